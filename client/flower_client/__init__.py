@@ -1,0 +1,1 @@
+"""Follow and steer flower runs: a command and a small library."""

@@ -1,0 +1,1 @@
+"""The library half of flower: runs agents, asks people, judges the work. Knows no HTTP."""
