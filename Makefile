@@ -1,0 +1,22 @@
+# Every target works from a fresh clone; tools/ does the work, this file only names it.
+.PHONY: setup demo test lint bench clean
+
+setup:
+	@sh tools/setup.sh
+
+demo: setup
+	@.venv/bin/python tools/demo.py
+
+test: lint
+	@.venv/bin/python -m pytest -q
+
+lint: setup
+	@.venv/bin/python -m ruff check .
+	@.venv/bin/python -m ruff format --check .
+	@.venv/bin/python -m mypy
+
+bench: setup
+	@.venv/bin/python bench/run.py
+
+clean:
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build
