@@ -109,11 +109,10 @@ class SafeSink:
         try:
             self.sink(event)
         except Exception as error:  # whatever a front end raises must not end hours of work
-            note(error, self.errors)
+            self.report(error)
 
-
-def note(error: BaseException, errors: list[str]) -> None:
-    """Append ``error`` as one line to ``errors`` unless the same line stands there already."""
-    line = f"{type(error).__name__}: {error}"
-    if line not in errors:
-        errors.append(line)
+    def report(self, error: BaseException) -> None:
+        """Put ``error`` as one line into ``errors`` unless the same line stands there already."""
+        line = f"{type(error).__name__}: {error}"
+        if line not in self.errors:
+            self.errors.append(line)

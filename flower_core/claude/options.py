@@ -1,0 +1,147 @@
+"""From an :class:`~flower_core.agent.AgentSpec` to the SDK's options: how every session is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from claude_agent_sdk import AgentDefinition, ClaudeAgentOptions
+
+from flower_core.agent import AgentSpec, Worker
+from flower_core.claude.environment import session_environment
+from flower_core.claude.hooks import compile_hooks
+from flower_core.guards import rules_for
+from flower_core.workbench import Workbench
+
+#: Above the largest message line met; at the SDK's own 1 MiB one large image ends a session for good.
+MAX_BUFFER_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all sessions of a runtime have in common."""
+
+    workspace: Path
+    config_dir: Path
+    launcher: Path
+    environ: Mapping[str, str]
+    store: Any
+    workbench: Workbench | None = None
+    portable: bool = True
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How one session begins: new under ``session_id``, or as the continuation of ``resume``.
+
+    ``fork`` gives the continuation an id of its own; ``resume_at`` cuts the history after the entry with that
+    uuid. ``budget_usd`` is what this process may still spend; the agent program counts per process.
+    """
+
+    session_id: str = ""
+    resume: str | None = None
+    fork: bool = False
+    resume_at: str | None = None
+    budget_usd: float | None = None
+
+
+def build_options(
+    spec: AgentSpec,
+    around: Surroundings,
+    opening: Opening | None = None,
+    *,
+    stderr: Callable[[str], None] | None = None,
+) -> ClaudeAgentOptions:
+    """Compile ``spec`` into the SDK's options.
+
+    The tool list is closed: what is neither the spec's own nor a worker's does not exist for the session.
+    Raises ValueError for a worker that asks for isolation, which is not available yet.
+    """
+    opening = opening or Opening()
+    tools = spec.every_tool()
+    bench = around.workbench if spec.workbench else None
+    hooks = compile_hooks(rules_for(spec, workspace=around.workspace, workbench=around.workbench), spec.hooks)
+    options = ClaudeAgentOptions(
+        tools=[tool for tool in tools if not tool.startswith("mcp__")],
+        allowed_tools=tools,
+        disallowed_tools=list(spec.disallowed_tools),
+        system_prompt={
+            "type": "preset",
+            "preset": "claude_code",
+            "append": _instructions(spec, bench),
+            # A resumed session would otherwise keep the first request's prompt, workbench index and all.
+            "snapshot": False,
+        },
+        mcp_servers=dict(spec.mcp_servers),
+        strict_mcp_config=True,
+        permission_mode=spec.permission_mode,
+        model=spec.model or around.environ.get("ANTHROPIC_MODEL") or None,
+        effort=spec.effort,
+        max_turns=spec.max_turns,
+        max_budget_usd=opening.budget_usd if opening.budget_usd is not None else spec.max_budget_usd,
+        agents={name: _definition(name, worker) for name, worker in (spec.agents or {}).items()} or None,
+        hooks=hooks or None,
+        cwd=around.workspace,
+        add_dirs=_further_dirs(spec, around),
+        cli_path=around.launcher,
+        env=session_environment(
+            around.environ,
+            config_dir=around.config_dir,
+            extra={**_compaction(spec), **spec.env},
+            tool_timeout_s=spec.tool_timeout_s,
+        ),
+        setting_sources=[] if around.portable else None,
+        verbatim_prompts=True,
+        forward_subagent_text=True,
+        max_buffer_size=MAX_BUFFER_BYTES,
+        session_store=around.store,
+        session_store_flush="eager",
+        stderr=stderr,
+    )
+    if opening.resume is None:
+        options.session_id = opening.session_id or None
+    else:
+        options.resume = opening.resume
+        options.fork_session = opening.fork
+        options.resume_session_at = opening.resume_at
+    return options
+
+
+def _instructions(spec: AgentSpec, bench: Workbench | None) -> str:
+    parts = [spec.instructions, bench.prompt_block() if bench is not None else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _definition(name: str, worker: Worker) -> AgentDefinition:
+    if worker.isolate:
+        raise ValueError(f"worker {name!r} asks for isolation, which is not available yet; leave isolate out")
+    return AgentDefinition(
+        description=worker.description,
+        prompt=worker.prompt,
+        tools=list(worker.tools),
+        model=worker.model,
+        effort=worker.effort,
+        maxTurns=worker.max_turns,
+    )
+
+
+def _further_dirs(spec: AgentSpec, around: Surroundings) -> list[str | Path]:
+    dirs: list[str | Path] = [Path(path) for path in spec.dirs]
+    if around.workbench is not None and around.workbench.external:
+        dirs.append(around.workbench.root)
+    return dirs
+
+
+def _compaction(spec: AgentSpec) -> dict[str, str]:
+    if spec.compact is None:
+        return {}
+    chosen: dict[str, str] = {}
+    if spec.compact.mode != "auto":
+        chosen["DISABLE_AUTO_COMPACT"] = "1"
+    if spec.compact.mode == "off":
+        chosen["DISABLE_COMPACT"] = "1"
+    if spec.compact.window is not None:
+        chosen["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(spec.compact.window)
+    return chosen

@@ -1,0 +1,158 @@
+"""One agent program process: open it, take turns with it, stop it cleanly.
+
+Facts this rests on were measured with the installed agent program: leaving the message iterator is not a stop
+(the agent works on for seconds), :meth:`ClaudeSDKClient.interrupt` is; an interrupt that arrives while no turn
+runs is never answered by a result; after an exhausted budget a foreground subagent works on and the stream
+stays open for minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage, SystemMessage
+
+from flower_core.claude.errors import Failure, failure_of_result, was_interrupted
+from flower_core.claude.messages import normalize
+from flower_core.events import Event
+
+_STOP_S = 3.0
+_DRAIN_S = 5.0
+_CLOSE_S = 15.0
+_STDERR_LINES = 30
+
+
+@dataclass(frozen=True)
+class TurnEnd:
+    """How one turn ended. ``total_cost_usd`` counts since the process started, plus what its transcript carried."""
+
+    session_id: str
+    total_cost_usd: float
+    num_turns: int
+    interrupted: bool
+    failure: Failure | None
+
+
+class AgentSession:
+    """An asynchronous context manager around one process of the agent program.
+
+    ``make_options`` is given the callback that collects the process's standard error. Use :meth:`turn` for
+    each prompt, one at a time; :meth:`interrupt` ends the turn in flight from another task of the same loop.
+    Leaving the context interrupts what is running and waits for the process to go.
+    """
+
+    def __init__(self, make_options: Callable[[Callable[[str], None]], ClaudeAgentOptions]) -> None:
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._client = ClaudeSDKClient(make_options(self._stderr.append))
+        self._turning = False
+        self._started = False
+        self._stop_wanted = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._api_error = ("", "")
+
+    @property
+    def stderr(self) -> str:
+        """The last lines the process wrote to its standard error."""
+        return "\n".join(self._stderr)
+
+    async def __aenter__(self) -> AgentSession:
+        await self._client.connect()
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        # A cancelled caller must still leave no process behind, so the closing runs as a task of its own.
+        closing = asyncio.ensure_future(self._close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait({closing}, timeout=_CLOSE_S)
+            raise
+
+    async def turn(self, prompt: str) -> AsyncIterator[Event | TurnEnd]:
+        """Send ``prompt`` and yield what comes back as events; the last item is the :class:`TurnEnd`.
+
+        Raises what the SDK raises when the process cannot be reached or ends early.
+        """
+        marker = str(uuid.uuid4())
+        self._started = self._stop_wanted = False
+        self._api_error = ("", "")
+        self._turning = True
+        await self._client.query(_as_stream(prompt, marker))
+        async for message in self._client.receive_messages():
+            self._note_start(message)
+            if isinstance(message, ResultMessage) and _is_leftover(message, marker):
+                continue
+            if isinstance(message, ResultMessage):
+                self._turning = False
+            for event in normalize(message):
+                self._note_error(event)
+                yield event
+            if isinstance(message, ResultMessage):
+                yield self._end(message)
+                return
+
+    def _end(self, result: ResultMessage) -> TurnEnd:
+        interrupted = was_interrupted(result)
+        failure = None if interrupted else failure_of_result(result, *self._api_error)
+        # A subagent works on after the budget is gone; closing must then stop it, not wait for it.
+        self._turning = failure is not None and failure.exhausted_budget
+        return TurnEnd(result.session_id, result.total_cost_usd or 0.0, result.num_turns, interrupted, failure)
+
+    def _note_error(self, event: Event) -> None:
+        if event.kind == "error" and not event.payload.get("subagent"):
+            self._api_error = (event.payload.get("error", ""), event.text)
+
+    async def interrupt(self) -> None:
+        """End the turn in flight; its result arrives through :meth:`turn`. Without a turn nothing happens.
+
+        Before the agent program has begun the turn it would answer nothing, so then the interrupt waits for that.
+        """
+        if not self._turning:
+            return
+        if not self._started:
+            self._stop_wanted = True
+            return
+        with contextlib.suppress(Exception):  # a process that has just died needs no stopping
+            await asyncio.wait_for(self._client.interrupt(), _STOP_S)
+
+    def _note_start(self, message: object) -> None:
+        if self._started or not (isinstance(message, SystemMessage) and message.subtype == "init"):
+            return
+        self._started = True
+        if self._stop_wanted:
+            # Not awaited here: while this body waits nobody reads the stream the reply comes through.
+            self._stopping = asyncio.ensure_future(self.interrupt())
+
+    async def _close(self) -> None:
+        if self._turning:
+            await self.interrupt()
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._drain(), _DRAIN_S)
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._client.disconnect(), _CLOSE_S)
+
+    async def _drain(self) -> None:
+        async for message in self._client.receive_messages():
+            if isinstance(message, ResultMessage):
+                return
+
+
+async def _as_stream(prompt: str, marker: str) -> AsyncIterator[dict[str, Any]]:
+    yield {
+        "type": "user",
+        "message": {"role": "user", "content": prompt},
+        "parent_tool_use_id": None,
+        "uuid": marker,
+    }
+
+
+def _is_leftover(result: ResultMessage, marker: str) -> bool:
+    """Whether ``result`` is the empty one that a resume after lost background work begins with."""
+    answered = {result.user_message_uuid, *(result.user_message_uuids or ())}
+    return marker not in answered and not result.is_error and result.num_turns == 0 and not result.result

@@ -1,0 +1,280 @@
+"""Running one agent to its end: one call, four ways out of a turn.
+
+A turn ends in success, in an interruption by a person (the same session goes on with what was said), in a full
+context window, or in a failure that may be worth another attempt. :class:`Runtime` loops over these until the
+step is done, and keeps the books: sessions, costs, the manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from flower_core.agent import AgentSpec
+from flower_core.call import Call
+from flower_core.claude.environment import check_credentials, write_launcher
+from flower_core.claude.errors import Failure, failure_of_exception
+from flower_core.claude.options import Opening, Surroundings, build_options
+from flower_core.claude.session import AgentSession, TurnEnd
+from flower_core.events import Event, EventSink, SafeSink
+from flower_core.manifest import Manifest, StepResult
+from flower_core.rescue import rescued_on_signals
+from flower_core.resilience import Resilience, endpoint, reachable
+from flower_core.sessions import SqliteSessionStore
+from flower_core.texts import DEFAULT_LANG, texts_for
+from flower_core.workbench import Workbench
+
+SessionListener = Callable[[str, str], None]
+
+
+class Runtime:
+    """Runs agents in one workspace and keeps their books in ``run_dir``.
+
+    ``workspace`` (made if missing) is the agents' current directory. ``workbench`` is a shared
+    :class:`Workbench`, True for one at ``<run_dir>/workbench``, False for none. ``portable`` keeps the
+    machine's own agent settings out. ``resilience`` is a policy, or a bool for the default one or none.
+    ``store`` replaces the SQLite session store in ``run_dir``; ``environ`` stands in for the process's
+    environment, ``config_dir`` for ``<run_dir>/config/<run_id>``, ``run_id`` names the run in the manifest.
+
+    Raises CredentialsMissing, which says what to set, when the environment cannot reach a model.
+    """
+
+    def __init__(
+        self,
+        *,
+        workspace: Path | str,
+        run_dir: Path | str = "runs",
+        portable: bool = True,
+        workbench: Workbench | bool = False,
+        resilience: Resilience | bool = True,
+        store: SqliteSessionStore | None = None,
+        environ: Mapping[str, str] | None = None,
+        config_dir: Path | str | None = None,
+        run_id: str = "",
+        lang: str = DEFAULT_LANG,
+    ) -> None:
+        self._environ = dict(os.environ if environ is None else environ)
+        check_credentials(self._environ)
+        self.workspace = _made(workspace)
+        self.run_dir = _made(run_dir)
+        self.run_id = run_id or time.strftime("%Y%m%dT%H%M%S-") + uuid.uuid4().hex[:6]
+        self.lang = lang
+        self.workbench = self._choose_workbench(workbench)
+        self.resilience = resilience if isinstance(resilience, Resilience) else Resilience(enabled=resilience)
+        self.results: list[StepResult] = []
+        self.ui_errors: list[str] = []
+        self.on_session: SessionListener | None = None
+        self._store = store if store is not None else SqliteSessionStore(self.run_dir / "sessions.db")
+        self._owns_store = store is None
+        self._manifest = Manifest(self.run_dir / "manifest.json", self.run_id)
+        self._around = Surroundings(
+            workspace=self.workspace,
+            config_dir=_made(config_dir or self.run_dir / "config" / self.run_id),
+            launcher=write_launcher(self.run_dir),
+            environ=self._environ,
+            store=self._store,
+            workbench=self.workbench,
+            portable=portable,
+        )
+        self._calls: list[Call] = []
+        self._lock = threading.Lock()
+
+    def _choose_workbench(self, given: Workbench | bool) -> Workbench | None:
+        if isinstance(given, Workbench):
+            return given
+        return Workbench(self.workspace, home=self.run_dir / "workbench", lang=self.lang).ensure() if given else None
+
+    async def run(
+        self,
+        spec: AgentSpec,
+        prompt: str,
+        *,
+        step_name: str = "",
+        resume: str | None = None,
+        fork: bool = False,
+        resume_at: str | None = None,
+        on_event: EventSink | None = None,
+    ) -> StepResult:
+        """Run ``spec`` on ``prompt`` until it is done, and return what came of it. Failures are in the result.
+
+        ``resume`` goes on with that session; ``fork`` under an id of its own; ``resume_at`` cuts its history
+        after the entry with that uuid. ``step_name`` (default: the spec's name) is the row in the manifest.
+
+        Raises ValueError for ``fork`` or ``resume_at`` without ``resume``, and for a spec that cannot be opened.
+        Cancelling stops the agent cleanly and writes the row with error "cancelled".
+        """
+        if resume is None and (fork or resume_at is not None):
+            raise ValueError("fork and resume_at continue a session; name it with resume")
+        sink = SafeSink(on_event, self.ui_errors)
+        call = Call(spec, step_name or spec.name, sink, texts_for(spec.lang), self._session_known)
+        call.result.resumed = resume is not None
+        opening = Opening(str(uuid.uuid4()), resume, fork, resume_at)
+        with self._lock:
+            self._calls.append(call)
+        try:
+            with rescued_on_signals(self.rescue):
+                await self._until_done(call, opening, prompt)
+        except asyncio.CancelledError:
+            call.result.error = "cancelled"
+            raise
+        finally:
+            self._close_books(call)
+        return call.result
+
+    def interrupt(self, message: str = "") -> bool:
+        """Stop the agent at work and go on with ``message`` in the same session. Any thread.
+
+        Costs no attempt. A subagent in flight loses its half-done work. False when nothing runs.
+        """
+        with self._lock:
+            call = self._calls[-1] if self._calls else None
+            if call is not None:
+                call.interrupt(message)
+        return call is not None
+
+    def rescue(self) -> None:
+        """Write the row of every step in flight, with error "killed-by-signal": the process is about to die."""
+        with self._lock:
+            calls = list(self._calls)
+        for call in calls:
+            ended = call.result.ended_at or time.time()
+            self._manifest.record(replace(call.result, ok=False, error="killed-by-signal", ended_at=ended))
+
+    def has_session(self, session_id: str) -> bool:
+        """Whether that session is in the store, so that it can be resumed."""
+        return self._store.has_session(session_id)
+
+    def context_of(self, session_id: str) -> int:
+        """The last known context level of a session, in tokens; 0 when no step of this run used it."""
+        levels = [result.context for result in self.results if result.session_id == session_id]
+        return levels[-1] if levels else 0
+
+    def total_cost(self) -> float:
+        """What all steps of this runtime cost together so far, in US dollars."""
+        with self._lock:
+            running = [call.result for call in self._calls]
+        return sum(result.cost_usd for result in [*self.results, *running])
+
+    def close(self) -> None:
+        """Let go of the session store. The runtime is of no use afterwards."""
+        if self._owns_store:
+            self._store.close()
+
+    async def _until_done(self, call: Call, opening: Opening, prompt: str) -> None:
+        result = call.result
+        while True:
+            failure = await self._attempt(call, opening, prompt)
+            if failure is None:
+                result.ok = True
+                return
+            result.errors.append(failure.text)
+            if not self._worth_retrying(failure, result.attempts):
+                result.error = failure.text
+                return
+            await self._wait_before_retry(call, failure)
+            result.attempts += 1
+            opening, prompt = self._next_opening(call, opening, prompt)
+
+    async def _attempt(self, call: Call, opening: Opening, prompt: str) -> Failure | None:
+        if opening.resume is not None:
+            call.owe(opening.resume, self._store.cumulative_cost(opening.resume))
+        opening = replace(opening, budget_usd=_left(call))
+        session = AgentSession(lambda say: build_options(call.spec, self._around, opening, stderr=say))
+        try:
+            async with session:
+                call.session = session
+                return await self._converse(call, session, prompt)
+        except Exception as error:
+            if isinstance(error, ValueError):  # a spec the SDK refuses; another attempt would be refused too
+                raise
+            return failure_of_exception(error, session.stderr)
+        finally:
+            call.session = None
+
+    async def _converse(self, call: Call, session: AgentSession, prompt: str) -> Failure | None:
+        """Take turns until the agent is done, or failed, going on after every interruption."""
+        while True:
+            if call.disturbed:
+                # Said before there was a turn to stop: the words simply go along.
+                prompt = "\n\n".join(filter(None, (prompt, call.take_words())))
+            call.emit(Event("prompt", prompt))
+            end = await self._turn(call, session, prompt)
+            if end.failure is not None:
+                return end.failure
+            words = call.take_words()
+            if not words and not end.interrupted:
+                return None
+            prompt = _after_interrupt(call, words or "")
+
+    async def _turn(self, call: Call, session: AgentSession, prompt: str) -> TurnEnd:
+        async for item in session.turn(prompt):
+            if isinstance(item, TurnEnd):
+                return item
+            call.absorb(item)
+        raise ConnectionError("the agent program ended without a result")
+
+    def _worth_retrying(self, failure: Failure, attempts: int) -> bool:
+        policy = self.resilience
+        if not policy.enabled or attempts >= policy.max_attempts:
+            return False
+        return failure.kind == "transient" or (failure.kind == "unknown" and policy.retry_unknown)
+
+    async def _wait_before_retry(self, call: Call, failure: Failure) -> None:
+        policy, attempt = self.resilience, call.result.attempts + 1
+        delay = policy.delay(attempt - 1)
+        values = {"attempt": attempt, "total": policy.max_attempts, "delay": round(delay, 1), "reason": failure.text}
+        text = call.texts("runtime.retry_waiting", **values)
+        call.emit(Event("retry", text, payload={"step": call.result.step, "attempt": attempt}))
+        host, port = endpoint(self._environ)
+        offline_until = time.monotonic() + policy.max_offline_wait
+        while time.monotonic() < offline_until and not await reachable(host, port, policy.probe_timeout):
+            await call.pause(policy.probe_interval)
+        await call.pause(delay)
+
+    def _next_opening(self, call: Call, opening: Opening, prompt: str) -> tuple[Opening, str]:
+        session_id = call.result.session_id
+        words = call.take_words()
+        if session_id and self.has_session(session_id):
+            again = Opening(resume=session_id)
+            return again, call.texts("runtime.continue") if words is None else _after_interrupt(call, words)
+        call.forget_prose()
+        fresh = opening if opening.resume is not None else replace(opening, session_id=str(uuid.uuid4()))
+        return fresh, "\n\n".join(filter(None, (prompt, words)))
+
+    def _session_known(self, step: str, session_id: str) -> None:
+        if self.on_session is not None:
+            self.on_session(step, session_id)
+
+    def _close_books(self, call: Call) -> None:
+        call.result.ended_at = time.time()
+        with self._lock:
+            self._calls.remove(call)
+            self.results.append(call.result)
+        try:
+            self._manifest.record(call.result)
+        except OSError as error:  # a full disk must not turn a finished step into a lost one
+            call.emit.report(error)
+
+
+def _after_interrupt(call: Call, words: str) -> str:
+    said = call.texts("runtime.interrupted_said", words=words) if words else ""
+    following = call.texts("runtime.interrupted_following") if words else ""
+    return call.texts("runtime.interrupted", said=said, following=following).strip()
+
+
+def _left(call: Call) -> float | None:
+    """What the step may still spend; the agent program counts a budget per process, we count it per step."""
+    limit = call.spec.max_budget_usd
+    return None if limit is None else max(limit - call.result.cost_usd, 0.000001)
+
+
+def _made(path: Path | str) -> Path:
+    folder = Path(path).expanduser().resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
