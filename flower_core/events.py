@@ -112,7 +112,12 @@ class SafeSink:
             self.report(error)
 
     def report(self, error: BaseException) -> None:
-        """Put ``error`` as one line into ``errors`` unless the same line stands there already."""
-        line = f"{type(error).__name__}: {error}"
-        if line not in self.errors:
-            self.errors.append(line)
+        """Put ``error`` into ``errors``."""
+        note(error, self.errors)
+
+
+def note(error: BaseException, errors: list[str]) -> None:
+    """Append ``error`` as one line to ``errors`` unless the same line stands there already."""
+    line = f"{type(error).__name__}: {error}"
+    if line not in errors:
+        errors.append(line)
