@@ -1,0 +1,95 @@
+"""The disk side of asking: the question log, and what was said appended to the brief.
+
+Nothing here raises: a full disk must not end hours of work. What went wrong goes into ``errors``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from flower_core.events import note
+from flower_core.files import append_text
+from flower_core.human_records import Ask, Mail
+from flower_core.texts import Texts
+
+
+class HumanLog:
+    """Appends to ``log_path`` and ``amend_path``, either of which may be None; safe to use from any thread."""
+
+    def __init__(self, log_path: Path | None, amend_path: Path | None, texts: Texts, errors: list[str]) -> None:
+        self.log_path = log_path
+        self.amend_path = amend_path
+        self._texts = texts
+        self._errors = errors
+        # Two threads that append at once would otherwise mix their lines.
+        self._lock = threading.Lock()
+
+    def question(self, ask: Ask) -> None:
+        """Log that ``ask`` was put."""
+        self._append(question_entry(ask, self._texts))
+
+    def outcome(self, ask: Ask) -> None:
+        """Log how ``ask`` was settled."""
+        self._append(outcome_entry(ask, self._texts))
+
+    def mail(self, mail: Mail) -> None:
+        """Log something said unprompted."""
+        self._append(mail_entry(mail, self._texts))
+
+    def amend(self, text: str, label: str) -> str:
+        """Append ``text`` to the brief under a dated heading; the path it went to, "" when it went nowhere."""
+        if self.amend_path is None:
+            return ""
+        entry = f"\n## {label} · {stamp(time.time())}\n\n{text.strip()}\n"
+        return str(self.amend_path) if self._write(self.amend_path, entry) else ""
+
+    def _append(self, entry: str) -> None:
+        if self.log_path is not None:
+            self._write(self.log_path, entry + "\n")
+
+    def _write(self, path: Path, text: str) -> bool:
+        try:
+            with self._lock:
+                append_text(path, text)
+        except (OSError, ValueError) as error:  # ValueError: a path no file system takes
+            note(error, self._errors)
+            return False
+        return True
+
+
+def question_entry(ask: Ask, texts: Texts) -> str:
+    """A question as Markdown, its options numbered."""
+    lines = [texts("human.log_question", id=ask.id, at=stamp(ask.asked_at)), "", quote(ask.question)]
+    if ask.options:
+        lines.append("")
+    for number, option in enumerate(ask.options, 1):
+        lines.append(texts("human.log_option", number=number, option=option))
+    return "\n".join([*lines, ""])
+
+
+def outcome_entry(ask: Ask, texts: Texts) -> str:
+    """How a question was settled, as Markdown; empty for one that still waits."""
+    if ask.state == "asked":
+        return ""
+    at = stamp(ask.settled_at or ask.asked_at)
+    lines = [texts("human.log_outcome", id=ask.id, state=texts(f"human.state.{ask.state}"), at=at)]
+    if ask.answer:
+        lines += ["", quote(ask.answer)]
+    return "\n".join([*lines, ""])
+
+
+def mail_entry(mail: Mail, texts: Texts) -> str:
+    """Something said unprompted, as Markdown."""
+    return "\n".join([texts("human.log_mail", id=mail.id, at=stamp(mail.at)), "", quote(mail.text), ""])
+
+
+def quote(text: str) -> str:
+    """``text`` as a Markdown quotation, so that no line of it can pass for a heading of ours."""
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines()) or ">"
+
+
+def stamp(at: float) -> str:
+    """``at`` (seconds since the epoch) as local time for people to read."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
