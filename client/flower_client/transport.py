@@ -1,0 +1,280 @@
+"""One HTTP exchange, and the same exchange again while that can help. Nothing here knows what a run is."""
+
+from __future__ import annotations
+
+import email.utils
+import ipaddress
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from flower_client.errors import (
+    BadReply,
+    ConfigError,
+    FlowerClientError,
+    NotAllowed,
+    ProblemError,
+    Refused,
+    Unreachable,
+)
+
+CONNECT_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 30.0
+MAX_RETRY_AFTER_S = 60.0
+
+Sleep = Callable[[float], object]
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Exponential backoff with full jitter: a random wait between 0 and ``min(cap_s, base_s * 2**n)`` seconds.
+
+    Full jitter, so that a thousand clients of one restarted server do not come back in step.
+    """
+
+    base_s: float = 0.5
+    cap_s: float = 30.0
+    rng: random.Random = random.Random()  # noqa: RUF009, S311 - one shared source is enough, and it guards no secret
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after the ``failures``-th failure in a row, counted from 1."""
+        return self.rng.uniform(0, min(self.cap_s, self.base_s * 2 ** min(failures, 30)))
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A good reply: its JSON, and its headers (case-insensitive)."""
+
+    status: int
+    data: Any
+    headers: Mapping[str, str]
+
+
+class BearerAuth(requests.auth.AuthBase):
+    """Puts the token on a request.
+
+    As an auth object, and there even without a token: otherwise requests would look into ~/.netrc and replace our
+    header with what it finds there.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Called by requests for every request it prepares."""
+        if self._token:
+            request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+class Transport:
+    """A server address, a token and a pool of connections. Not for several threads at once; close it at the end."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        attempts: int = 4,
+        backoff: Backoff | None = None,
+        sleep: Sleep = time.sleep,
+    ) -> None:
+        self.url = checked_url(url)
+        self.attempts = attempts
+        self.backoff = backoff or Backoff()
+        self.sleep = sleep
+        self._session = requests.Session()
+        self._session.auth = BearerAuth(checked_token(token))
+        self._session.headers.update({"User-Agent": "flower-client/0.1.0", "Accept": "application/json"})
+        # A proxy from the environment cannot reach this machine's loopback address.
+        self._session.trust_env = not is_loopback(self.url)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._session.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        key: str = "",
+    ) -> Reply:
+        """Exchange, and repeat up to ``attempts`` times in all while there is no usable reply.
+
+        Only for GET, or with an idempotency ``key``, under which the server carries a request out once however often
+        it arrives. Raises what :meth:`exchange` raises.
+        """
+        failures = 0
+        while True:
+            try:
+                return self.exchange(method, path, params=params, body=body, key=key)
+            except (Unreachable, ProblemError) as error:
+                failures += 1
+                if failures >= self.attempts or not may_succeed_later(error):
+                    raise
+                self.sleep(pause_after(error, failures, self.backoff))
+
+    def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        key: str = "",
+        read_timeout_s: float = READ_TIMEOUT_S,
+    ) -> Reply:
+        """One request and its reply. Raises Unreachable, BadReply, NotAllowed or Refused."""
+        try:
+            response = self._session.request(
+                method,
+                self.url + path,
+                params=params,
+                data=None if body is None else json.dumps(body).encode(),
+                headers=_headers(body, key),
+                timeout=(CONNECT_TIMEOUT_S, read_timeout_s),
+                allow_redirects=False,
+            )
+        except (requests.RequestException, OSError) as error:
+            raise Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE) from error
+        with response:
+            return self._judge(response)
+
+    def _judge(self, response: requests.Response) -> Reply:
+        status, data = response.status_code, _json(response)
+        retry_after = parse_retry_after(response.headers.get("Retry-After"))
+        if 200 <= status < 300:
+            if data is None:
+                raise BadReply(f"{self.url} answered with something other than JSON", hint=_HINT_BAD, status=status)
+            return Reply(status, data, response.headers)
+        if 300 <= status < 400:
+            where = response.headers.get("Location", "another address")
+            raise BadReply(f"{self.url} redirects to {where}", hint="Give that address with --url.", status=status)
+        problem = data if isinstance(data, dict) else {}
+        if status in (401, 403):
+            hint = _HINT_401 if status == 401 else _HINT_403
+            raise NotAllowed(status, {"title": "not allowed", **problem}, hint=hint, retry_after_s=retry_after)
+        if status >= 500 or "type" not in problem:
+            words = problem.get("detail") or problem.get("title") or f"HTTP {status} without a problem document"
+            raise (Unreachable if problem else BadReply)(
+                f"{self.url}: {words}", hint="" if problem else _HINT_BAD, status=status, retry_after_s=retry_after
+            )
+        raise Refused(status, problem, hint=_HINTS.get(str(problem["type"]), ""), retry_after_s=retry_after)
+
+
+def may_succeed_later(error: FlowerClientError) -> bool:
+    """Whether the very same request can succeed after a pause.
+
+    So it is without a usable reply, with 408 and 429, and with a conflict that names a time (Retry-After).
+    """
+    if isinstance(error, ProblemError):
+        return error.status in (408, 429) or (error.status == 409 and error.retry_after_s is not None)
+    return isinstance(error, Unreachable)
+
+
+def pause_after(error: FlowerClientError, failures: int, backoff: Backoff) -> float:
+    """Seconds to wait before the next attempt: what the server asked for, else the backoff."""
+    asked = getattr(error, "retry_after_s", None)
+    return backoff.delay(failures) if asked is None else float(asked)
+
+
+def parse_retry_after(value: str | None, now: Callable[[], float] = time.time) -> float | None:
+    """A Retry-After header (seconds or an HTTP date, RFC 9110) in seconds, at most 60; None when there is none."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now()
+        except (ValueError, OverflowError):
+            return None
+    return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+
+
+def checked_url(url: str) -> str:
+    """``url`` without a trailing slash. Raises ConfigError for anything but a plain http or https address."""
+    try:
+        parts = urlsplit(url)
+        port_is_good = parts.port is None or parts.port > 0
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is not an address", hint=_HINT_URL) from error
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError("the server's address must not carry a name or a password", hint="Use --token.")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
+        raise ConfigError(f"{url!r} is not an http or https address", hint=_HINT_URL)
+    if parts.query or parts.fragment:
+        raise ConfigError(f"{url!r} has a query or a fragment", hint=_HINT_URL)
+    return url.rstrip("/")
+
+
+def checked_token(token: str) -> str:
+    """``token`` without white space around it. Raises ConfigError, not showing it, when it cannot be in a header."""
+    token = token.strip()
+    # requests would put the whole header, token included, into its complaint.
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ConfigError("the token has characters that no token has", hint="Copy it again, in one piece.")
+    return token
+
+
+def is_loopback(url: str) -> bool:
+    """Whether ``url`` names this very machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _headers(body: Mapping[str, Any] | None, key: str) -> dict[str, str]:
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    if key:
+        headers["Idempotency-Key"] = key
+    return headers
+
+
+def _json(response: requests.Response) -> Any:
+    """The body when it is declared as JSON and is; None otherwise."""
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        return None
+    try:
+        return json.loads(response.content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause, in words a person knows: requests wraps "Connection refused" four times."""
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    seen: BaseException = error
+    while (inner := seen.__cause__ or seen.__context__) is not None:
+        seen = inner
+    if isinstance(seen, OSError) and seen.strerror:
+        return seen.strerror
+    return str(seen) or type(seen).__name__
+
+
+_HINT_URL = "An address looks like http://127.0.0.1:8420."
+_HINT_UNREACHABLE = "Is flower-server running there? Give another address with --url or FLOWER_URL."
+_HINT_BAD = "Is that address flower-server's? Look at --url and at what stands between."
+_HINT_401 = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME` makes one."
+_HINT_403 = "This needs a token of a larger scope: `flower-server token add NAME --scope steer` or `--scope start`."
+_HINTS = {
+    "unknown-run": "`flower-client runs` lists them.",
+    "workspace-busy": "Follow that run with `flower-client watch`, or take another --workspace.",
+    "ask-settled": "`flower-client asks RUN_ID` shows what waits.",
+    "which-run": "Name the run; `flower-client runs` lists them.",
+    "not-running": "`flower-client show RUN_ID` shows its state.",
+}
