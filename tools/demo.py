@@ -28,8 +28,7 @@ def main() -> int:
     with log.open("wb") as errors:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environ, text=True)
     try:
-        assert server.stdout is not None
-        url = server.stdout.readline().strip().rpartition(" ")[2]
+        url = server.stdout.readline().strip().rpartition(" ")[2] if server.stdout else ""
         if not url:
             sys.stderr.write(log.read_text())
             return 1

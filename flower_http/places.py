@@ -1,0 +1,67 @@
+"""Where runs work and where their books are kept: confined to two roots, and never two runs in one place."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flower_http.errors import invalid_body
+
+
+class RunIds:
+    """Makes run ids that are URL-safe and sort by time, also within one millisecond."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def make(self) -> str:
+        """The next id, such as ``20260131t094512123-5f0c``."""
+        with self._lock:
+            self._last = max(self._last + 1, int(datetime.now(UTC).timestamp() * 1000))
+            moment = datetime.fromtimestamp(self._last / 1000, UTC)
+        return f"{moment:%Y%m%dt%H%M%S}{self._last % 1000:03d}-{secrets.token_hex(2)}"
+
+
+class Places:
+    """The directories of runs below ``workspace_root`` and ``data_dir``."""
+
+    def __init__(self, workspace_root: Path, data_dir: Path) -> None:
+        workspace_root.mkdir(parents=True, exist_ok=True)
+        self.root = workspace_root.resolve()
+        self._data = data_dir.resolve()
+
+    def workspace(self, name: str | None, run_id: str) -> Path:
+        """The directory ``name`` stands for, made if missing; a fresh one named after the run when None.
+
+        Raises Problem 422 when it would lie outside the root, links followed, or cannot be a directory.
+        """
+        path = (self.root / (name or run_id)).resolve()
+        if path == self.root or not path.is_relative_to(self.root):
+            raise invalid_body({"workspace": ["must lie below the server's workspace root"]})
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise invalid_body({"workspace": ["is in the way of a file of that name"]}) from error
+        return path
+
+    def shown(self, workspace: Path) -> str:
+        """The workspace as clients name it: relative to the root."""
+        return workspace.relative_to(self.root).as_posix()
+
+    def books(self, workspace: Path) -> Path:
+        """Where sessions, lineage and manifest of a workspace are kept: never inside it."""
+        key = hashlib.sha256(str(workspace).encode()).hexdigest()[:16]
+        return self._data / "books" / key
+
+    def config_dir(self, run_id: str) -> Path:
+        """The agent program's own directory for one run; sessions that share one can talk to each other."""
+        return self._data / "config" / run_id
+
+
+def overlaps(one: Path, other: Path) -> bool:
+    """Whether two workspaces are the same, or one lies inside the other."""
+    return one == other or one.is_relative_to(other) or other.is_relative_to(one)
