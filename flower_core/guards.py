@@ -1,0 +1,200 @@
+"""The guards: pure functions from hook input to hook output that hold an agent to its role.
+
+A prompt is a suggestion, a hook is a wall. Each guard takes what the agent program says about a tool call and
+returns ``{}`` (no opinion) or a denial that tells the model that this is intended and what to do instead. They know
+nothing of the SDK; :mod:`flower_core.claude.hooks` installs them, so that a guard that breaks refuses.
+
+The main thread is recognised by the absence of ``agent_id``. None of this confines what a program started by Bash
+does: an agent that has Bash can do whatever its user may.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flower_core.agent import AgentSpec
+from flower_core.shell import is_ephemeral
+from flower_core.texts import DEFAULT_LANG, texts_for
+from flower_core.workbench import Workbench
+
+Guard = Callable[[Mapping[str, Any]], dict[str, Any]]
+
+#: The tools by which an agent changes something itself.
+ACTING_TOOLS = ("Bash", "Write", "Edit", "NotebookEdit")
+#: The tools that name a file or directory, with the field that does; left out, the working directory is meant.
+PATH_FIELDS = {
+    "Read": "file_path",
+    "Write": "file_path",
+    "Edit": "file_path",
+    "NotebookEdit": "notebook_path",
+    "Grep": "path",
+    "Glob": "path",
+}
+# Behind the first wildcard of a pattern: "..", an alternative made of dots ("{.,x}."), an alternative that is absolute.
+_LEADS_OUT = re.compile(r"[/{,(|]\.\.(?=[/},)|]|$)|[{,]\.+(?=[,}/])|[{,(|]\s*[/~]")
+_WRITERS = ("Write", "Edit", "NotebookEdit")
+
+
+@dataclass(frozen=True)
+class GuardRule:
+    """A guard, the hook event it belongs to, and the tools it is asked about (``A|B``; None: every tool)."""
+
+    event: str
+    matcher: str | None
+    guard: Guard
+
+
+def rules_for(
+    spec: AgentSpec, *, workspace: Path, workbench: Workbench | None, roots: Sequence[Path] = ()
+) -> list[GuardRule]:
+    """The guards of a session opened with ``spec``.
+
+    Its file tools are held to ``workspace``, the workbench, the directories the spec names, and ``roots``.
+    """
+    acting = delegate(spec.glance, spec.lang) if spec.delegate_only else whitelist(spec.allowed_tools, spec.lang)
+    bench = [] if workbench is None else [workbench.root]
+    inside = [workspace, *bench, *(workspace / directory for directory in spec.dirs), *roots]
+    rules = [
+        GuardRule("PreToolUse", "|".join(ACTING_TOOLS), acting),
+        GuardRule("PreToolUse", "|".join(PATH_FIELDS), paths(inside, workspace, spec.lang)),
+    ]
+    if workbench is not None:
+        rules.append(GuardRule("PostToolUse", "|".join(_WRITERS), index(workbench)))
+    return rules
+
+
+def whitelist(allowed: Iterable[str], lang: str = DEFAULT_LANG) -> Guard:
+    """Deny the main thread every acting tool that is not in ``allowed`` (``Bash(git:*)`` counts as Bash)."""
+    names = {name.partition("(")[0] for name in allowed}
+    denied = {tool: deny(texts_for(lang)("guards.whitelist", tool=tool)) for tool in ACTING_TOOLS if tool not in names}
+
+    def guard(hook: Mapping[str, Any]) -> dict[str, Any]:
+        return denied.get(str(hook.get("tool_name")), {}) if is_main_thread(hook) else {}
+
+    return guard
+
+
+def delegate(glance: bool, lang: str = DEFAULT_LANG) -> Guard:
+    """Deny the main thread every acting tool; with ``glance``, a Bash command that only looks passes."""
+    text = texts_for(lang)
+
+    def guard(hook: Mapping[str, Any]) -> dict[str, Any]:
+        tool = hook.get("tool_name")
+        if tool not in ACTING_TOOLS or not is_main_thread(hook):
+            return {}
+        if tool != "Bash" or not glance:
+            return deny(text("guards.delegate", tool=tool))
+        given = _input(hook)
+        command = given.get("command")
+        if isinstance(command, str) and not given.get("run_in_background") and is_ephemeral(command):
+            return {}
+        return deny(text("guards.glance"))
+
+    return guard
+
+
+def paths(roots: Sequence[Path], cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
+    """Hold the file tools of every thread to ``roots``, symlinks resolved.
+
+    Relative paths are taken from the ``cwd`` of the hook input, else from ``cwd``. The roots are resolved now, so
+    that none of them can be turned into a link to somewhere else later. A link that is made between this look and
+    the tool's own is not seen; only somebody with Bash can make one.
+    """
+    resolved = tuple(dict.fromkeys(os.path.realpath(root) for root in roots))
+    text = texts_for(lang)
+
+    def guard(hook: Mapping[str, Any]) -> dict[str, Any]:
+        tool = hook.get("tool_name")
+        if tool not in PATH_FIELDS:
+            return {}
+        base = hook.get("cwd")
+        if not isinstance(base, str) or not os.path.isabs(base):
+            base = str(cwd.absolute())
+        for path in _named(str(tool), _input(hook), base):
+            if path is None or not all(_within(real, resolved) for real in _readings(path, base)):
+                shown = "?" if path is None else path
+                return deny(text("guards.paths", path=shown[:300], roots=", ".join(resolved)))
+        return {}
+
+    return guard
+
+
+def index(workbench: Workbench) -> Guard:
+    """After a file was written inside the workbench, bring its index up to date. Raises OSError."""
+
+    def guard(hook: Mapping[str, Any]) -> dict[str, Any]:
+        tool = hook.get("tool_name")
+        path = _input(hook).get(PATH_FIELDS[tool]) if tool in _WRITERS else None
+        if isinstance(path, str) and workbench.owns(os.path.join(str(hook.get("cwd") or ""), path)):
+            workbench.refresh()
+        return {}
+
+    return guard
+
+
+def deny(reason: str) -> dict[str, Any]:
+    """The hook output that refuses a tool call and tells the model why."""
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": reason.strip(),
+        }
+    }
+
+
+def is_main_thread(hook: Mapping[str, Any]) -> bool:
+    """Whether the call is the session's own and not a subagent's."""
+    return not hook.get("agent_id")
+
+
+def _input(hook: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = hook.get("tool_input")
+    return given if isinstance(given, Mapping) else {}
+
+
+def _named(tool: str, given: Mapping[str, Any], base: str) -> Iterator[str | None]:
+    """Every path a call names; None for one that cannot be understood and is refused."""
+    start = given.get(PATH_FIELDS[tool])
+    if start is None:
+        start = base
+    yield start if _is_plain(start) else None
+    if tool == "Glob" and "pattern" in given and _is_plain(start):
+        pattern = given["pattern"]
+        if _is_plain(pattern):
+            yield from _globbed(pattern, start)
+        else:
+            yield None
+
+
+def _is_plain(path: object) -> bool:
+    """Whether ``path`` is text that means the same to us and to the tool, which trims blanks and cannot take NUL."""
+    return isinstance(path, str) and "\0" not in path and path == path.strip().strip("\ufeff")
+
+
+def _globbed(pattern: str, start: str) -> Iterator[str | None]:
+    """The path of a glob pattern as if its wildcards were names, with backslashes and without; None leads out."""
+    for form in sorted({pattern, re.sub(r"\\(.)", r"\1", pattern)}):
+        wildcard = re.search(r"[*?\[{(]", form)
+        rest = form[wildcard.start() :] if wildcard else ""
+        yield None if _LEADS_OUT.search(rest) else form if form.startswith("~") else os.path.join(start, form)
+
+
+def _readings(path: str, base: str) -> set[str]:
+    """Every file ``path`` may mean, symlinks resolved.
+
+    Programs differ on whether ``link/..`` is the link's directory or its target's, and on whether ``~`` is a home
+    directory, so each reading has to be inside.
+    """
+    full = {os.path.join(base, path), os.path.join(base, os.path.expanduser(path))}
+    return {os.path.realpath(way) for name in full for way in (name, os.path.normpath(name))}
+
+
+def _within(path: str, roots: Sequence[str]) -> bool:
+    # What /proc/self means depends on the process that asks.
+    return not path.startswith("/proc/") and any(Path(path).is_relative_to(root) for root in roots)
