@@ -2,9 +2,12 @@
 
 ::
 
-    Problem            anything a client is told; raised anywhere below a view, rendered by the app and by poll.py
+    Exception
+    ├── Problem            anything a client is told; raised anywhere below a view, rendered by the app and by poll.py
+    └── StartError         the server cannot start; one clear line, exit code 2
+        └── SettingsError  a flag or a FLOWER_* variable holds something impossible
 
-Clients key on ``type`` alone, a stable slug.
+Clients key on ``type`` alone, a stable slug. Every slug there is stands in :data:`CATALOGUE`, and in openapi.yaml.
 """
 
 from __future__ import annotations
@@ -14,7 +17,52 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from flower_core.events import jsonable
+
 CONTENT_TYPE = "application/problem+json"
+
+#: Every error a client can meet: slug → (status, title). The title says what the slug means and never varies.
+CATALOGUE: Mapping[str, tuple[int, str]] = {
+    "bad-request": (400, "The request is not valid HTTP"),
+    "bad-json": (400, "The body is not what its content type says"),
+    "bad-parameter": (400, "A query parameter is unknown, repeated or out of range"),
+    "bad-idempotency-key": (400, "The Idempotency-Key is empty, too long or not printable"),
+    "unauthorized": (401, "A valid bearer token is needed"),
+    "scope-too-small": (403, "The token does not reach this far"),
+    "host-not-allowed": (403, "Without a token only loopback host names are served"),
+    "cross-origin": (403, "Without a token, requests from web pages are refused"),
+    "not-found": (404, "There is nothing at this address"),
+    "unknown-run": (404, "There is no run with this id"),
+    "unknown-ask": (404, "The run has no question with this id"),
+    "method-not-allowed": (405, "This address does not take that method"),
+    "workspace-busy": (409, "Another run works in this workspace, above it or below it"),
+    "ask-settled": (409, "The question no longer waits"),
+    "not-running": (409, "The run is not running"),
+    "not-interrupted": (409, "Only an interrupted run can be resumed"),
+    "which-run": (409, "Several runs are unfinished; name one"),
+    "idempotency-in-progress": (409, "The first request with this Idempotency-Key is still being served"),
+    "cursor-ahead": (409, "The cursor is beyond the last event"),
+    "epoch-changed": (410, "The journal is not the one this cursor belongs to"),
+    "cursor-expired": (410, "Events after this cursor have been dropped"),
+    "body-too-large": (413, "The body is too large"),
+    "unsupported-media-type": (415, "The body is neither JSON nor a form"),
+    "invalid-body": (422, "A field of the body is unknown, missing or out of range"),
+    "unknown-flow": (422, "No flow of this name was registered when the server started"),
+    "not-available": (422, "This server does not have that feature yet"),
+    "idempotency-mismatch": (422, "The Idempotency-Key was used with another body"),
+    "queue-full": (429, "As many runs wait as may wait"),
+    "internal-error": (500, "The server failed"),
+    "journal-unavailable": (503, "The disk does not take what must be kept"),
+    "not-ready": (503, "The server cannot take this now"),
+}
+
+
+class StartError(Exception):
+    """The server cannot start. The message is one line that says why and what to do about it."""
+
+
+class SettingsError(StartError):
+    """A setting holds something impossible. The message names the flag and the variable."""
 
 
 class Problem(Exception):
@@ -38,7 +86,7 @@ class Problem(Exception):
         self.status = status
         self.slug = slug
         self.detail = detail
-        self.title = title or HTTPStatus(status).phrase
+        self.title = title or CATALOGUE.get(slug, (status, HTTPStatus(status).phrase))[1]
         self.headers = dict(headers or {})
         self.extra = extra
 
@@ -47,5 +95,21 @@ class Problem(Exception):
         return {"type": self.slug, "title": self.title, "status": self.status, "detail": self.detail, **self.extra}
 
     def body(self) -> bytes:
-        """The document, encoded."""
-        return json.dumps(self.document(), ensure_ascii=False).encode()
+        """The document, encoded. What a client sent may be quoted in it, so it is made encodable first."""
+        return json.dumps(jsonable(self.document()), ensure_ascii=False, allow_nan=False).encode()
+
+
+def unknown_run(run_id: str) -> Problem:
+    """404 for a run id that is malformed or leads nowhere; the two are not told apart."""
+    return Problem(404, "unknown-run", f"there is no run {run_id[:80]!r}; GET /runs lists those there are")
+
+
+def bad_parameter(name: str, message: str) -> Problem:
+    """400 for a query parameter, naming it."""
+    return Problem(400, "bad-parameter", f"query parameter {name[:80]!r}: {message}", parameter=name[:80])
+
+
+def invalid_body(errors: Mapping[str, Any]) -> Problem:
+    """422 for a body; ``errors`` maps each field to a list of messages."""
+    names = ", ".join(str(name) for name in errors)
+    return Problem(422, "invalid-body", f"the body was refused because of: {names}", errors=dict(errors))

@@ -1,0 +1,96 @@
+"""The Flask application: everything but the events, which poll.py serves in front of it."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from flower_http.auth import Guard
+from flower_http.errors import CONTENT_TYPE, Problem
+from flower_http.headers import ALWAYS, REQUEST_ID, request_id
+from flower_http.idempotency import KeyStore, SqliteKeys
+from flower_http.manager_api import Manager
+from flower_http.routes import BLUEPRINTS
+from flower_http.routes.view import EXTENSION, Services
+from flower_http.settings import MAX_BODY_BYTES, Settings
+from flower_http.tokens import TokenStore
+
+#: What poll.py answers before Flask is asked, for GET.
+EVENT_PATHS = re.compile(r"/events|/runs/[^/]+/events")
+
+_LOG = logging.getLogger(__name__)
+_SLUGS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
+
+
+def create_app(
+    settings: Settings | None = None,
+    *,
+    manager: Manager | None = None,
+    tokens: TokenStore | None = None,
+    keys: KeyStore | None = None,
+) -> Flask:
+    """The app, for any WSGI server.
+
+    Everything may be left out: settings come from the environment, tokens and idempotency keys live in the data dir;
+    without a ``manager`` whatever concerns runs is answered with 503.
+    Raises :class:`flower_http.errors.StartError` for impossible settings or an unreadable tokens file.
+    """
+    settings = settings or Settings.load()
+    tokens = tokens or TokenStore(settings.tokens_path, settings.token)
+    app = Flask("flower_http", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
+    app.url_map.merge_slashes = False  # a redirect would be an HTML page
+    app.extensions[EXTENSION] = Services(
+        settings=settings,
+        guard=Guard(tokens, open_to_loopback=settings.on_loopback),
+        keys=keys or SqliteKeys(settings.data_dir / "idempotency.db"),
+        attached=manager,
+    )
+    for blueprint in BLUEPRINTS:
+        app.register_blueprint(blueprint)
+    app.register_error_handler(Problem, render)
+    app.register_error_handler(HTTPException, _render_http)
+    app.register_error_handler(Exception, _render_fault)
+    app.after_request(_finish)
+    return app
+
+
+def render(problem: Problem) -> Response:
+    """``problem`` as a response."""
+    return Response(problem.body(), problem.status, {**problem.headers, "Content-Type": CONTENT_TYPE})
+
+
+def _render_http(error: HTTPException) -> Response:
+    status = error.code or 500
+    if status == 404 and EVENT_PATHS.fullmatch(request.path):
+        return render(Problem(405, "method-not-allowed", "events are read with GET", headers={"Allow": "GET"}))
+    headers: dict[str, str] = {}
+    detail = f"{request.method} {request.path[:200]}: there is nothing here"
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
+        detail = f"{request.path[:200]} takes {headers['Allow']}"
+    elif status == 413:
+        detail = f"a body may have at most {MAX_BODY_BYTES} bytes"
+    elif status != 404:
+        detail = error.description or error.name
+    if status not in _SLUGS:
+        status = 400 if status < 500 else 500
+    return render(Problem(status, _SLUGS.get(status, "internal-error"), detail, headers=headers))
+
+
+def _render_fault(error: Exception) -> Response:
+    name = request_id(request.environ)
+    _LOG.error("request %s failed", name, exc_info=error)
+    return render(Problem(500, "internal-error", f"this is a fault of the server; its log has it under {name}"))
+
+
+def _finish(response: Response) -> Response:
+    response.headers[REQUEST_ID] = request_id(request.environ)
+    for name, value in ALWAYS:
+        response.headers[name] = value
+    _LOG.info("%s %r %d %s", request.method, request.path[:200], response.status_code, response.headers[REQUEST_ID])
+    return response

@@ -1,0 +1,30 @@
+"""What every reply carries, whichever part of the server makes it."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+REQUEST_ID = "X-Request-Id"
+#: On every reply: what a run says is for the one who asked, and for now.
+ALWAYS: tuple[tuple[str, str], ...] = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
+
+_ENVIRON_KEY = "flower.request_id"
+_USABLE_ID = re.compile(r"[\x21-\x7e]{1,128}", re.ASCII)
+
+
+def request_id(environ: Mapping[str, Any] | dict[str, Any]) -> str:
+    """The id of this request: the client's X-Request-Id when it is 1 to 128 printable ASCII characters, else a new one.
+
+    The same WSGI ``environ`` always gives the same id.
+    """
+    known = environ.get(_ENVIRON_KEY)
+    if isinstance(known, str):
+        return known
+    sent = environ.get("HTTP_X_REQUEST_ID", "")
+    chosen = sent if _USABLE_ID.fullmatch(sent) else uuid.uuid4().hex
+    if isinstance(environ, dict):
+        environ[_ENVIRON_KEY] = chosen
+    return chosen

@@ -1,0 +1,183 @@
+"""Idempotency-Key: a POST sent twice acts once (draft-ietf-httpapi-idempotency-key-header).
+
+Kept is the reply to what was done. A request that was refused has done nothing, so its key is free again and the next
+try is a real one: a full queue or a busy workspace must not be answered from memory for a day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from flower_http.errors import Problem
+from flower_http.replies import Reply
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+#: How long a reply is kept, in seconds.
+KEEP_S = 24 * 3600.0
+
+_KEY = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
+_PURGE_EVERY_S = 60.0
+_LOG = logging.getLogger(__name__)
+
+_TABLE = """
+CREATE TABLE IF NOT EXISTS replies (
+    key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL,
+    status INTEGER, headers TEXT, body BLOB) WITHOUT ROWID
+"""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What became of a claim: ``mine`` = go ahead; ``kept`` = ``reply`` is the answer; or another has it."""
+
+    state: Literal["mine", "kept", "running", "other-body"]
+    reply: Reply | None = None
+
+
+class KeyStore(Protocol):
+    """Where replies are kept. Any thread may call; whatever it raises is answered with 503."""
+
+    def claim(self, key: str, fingerprint: str) -> Claim:
+        """Mark ``key`` as being served, unless it is known. A mark left by a server that is gone does not count."""
+        ...
+
+    def keep(self, key: str, reply: Reply) -> None:
+        """Keep ``reply`` for the claimed ``key``; durable when this returns."""
+        ...
+
+    def release(self, key: str) -> None:
+        """Forget the claimed ``key``: nothing was done."""
+        ...
+
+
+class SqliteKeys:
+    """A :class:`KeyStore` in a SQLite file of its own.
+
+    ``clock`` gives seconds since the epoch. Each object is one boot: marks of any other are taken over, so a crash in
+    the middle of a request blocks its key only until the restart.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._clock = clock
+        self._boot = uuid.uuid4().hex
+        self._lock = threading.Lock()
+        self._purged_at = 0.0
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute(_TABLE)
+
+    def claim(self, key: str, fingerprint: str) -> Claim:
+        """See :meth:`KeyStore.claim`."""
+        with self._lock:
+            now = self._clock()
+            self._purge(now)
+            row = self._db.execute(
+                "SELECT fingerprint, boot, status, headers, body FROM replies WHERE key = ? AND at > ?",
+                (key, now - KEEP_S),
+            ).fetchone()
+            if row is not None and (row[2] is not None or row[1] == self._boot):
+                return _known(row, fingerprint)
+            self._db.execute(
+                "INSERT OR REPLACE INTO replies (key, fingerprint, boot, at) VALUES (?, ?, ?, ?)",
+                (key, fingerprint, self._boot, now),
+            )
+            return Claim("mine")
+
+    def keep(self, key: str, reply: Reply) -> None:
+        """See :meth:`KeyStore.keep`."""
+        with self._lock:
+            self._db.execute(
+                "UPDATE replies SET status = ?, headers = ?, body = ? WHERE key = ?",
+                (reply.status, json.dumps(reply.headers), reply.body, key),
+            )
+
+    def release(self, key: str) -> None:
+        """See :meth:`KeyStore.release`."""
+        with self._lock:
+            self._db.execute("DELETE FROM replies WHERE key = ? AND status IS NULL", (key,))
+
+    def close(self) -> None:
+        """Close the file; nothing may be called afterwards."""
+        with self._lock:
+            self._db.close()
+
+    def _purge(self, now: float) -> None:
+        if now - self._purged_at >= _PURGE_EVERY_S:
+            self._db.execute("DELETE FROM replies WHERE at <= ?", (now - KEEP_S,))
+            self._purged_at = now
+
+
+def _known(row: tuple[str, str, int | None, str, bytes], fingerprint: str) -> Claim:
+    kept_fingerprint, _, status, headers, body = row
+    if kept_fingerprint != fingerprint:
+        return Claim("other-body")
+    if status is None:
+        return Claim("running")
+    return Claim("kept", Reply(status, body, tuple((name, value) for name, value in json.loads(headers))))
+
+
+def digest(*parts: str | bytes) -> str:
+    """One hash over ``parts``, each with its length, so that no two lists of parts run into each other."""
+    total = hashlib.sha256()
+    for part in parts:
+        raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        total.update(b"%d:" % len(raw) + raw)
+    return total.hexdigest()
+
+
+def check_key(key: str) -> None:
+    """Raise Problem 400 unless ``key`` is 1 to 255 printable ASCII characters."""
+    if not _KEY.fullmatch(key):
+        raise Problem(400, "bad-idempotency-key", f"{HEADER} must be 1 to 255 printable ASCII characters")
+
+
+def serve_once(store: KeyStore, key: str, fingerprint: str, act: Callable[[], Reply]) -> Reply:
+    """The reply of ``act``, or the one kept from the first time. ``key`` and ``fingerprint`` are digests.
+
+    Raises what ``act`` raises, and Problem 409 while the first request is still being served, 422 for another body,
+    503 when the store fails before anything was done.
+    """
+    try:
+        claim = store.claim(key, fingerprint)
+    except sqlite3.Error as error:
+        raise Problem(503, "journal-unavailable", f"the key cannot be kept: {error}") from error
+    if claim.state == "running":
+        detail = "the first request with this key is still being served; try again"
+        raise Problem(409, "idempotency-in-progress", detail, headers={"Retry-After": "1"})
+    if claim.state == "other-body":
+        raise Problem(422, "idempotency-mismatch", f"this {HEADER} was used with another body; use a new key")
+    if claim.reply is not None:
+        return claim.reply.with_header(REPLAYED, "true")
+    return _act(store, key, act)
+
+
+def _act(store: KeyStore, key: str, act: Callable[[], Reply]) -> Reply:
+    try:
+        reply = act()
+    except BaseException:
+        _quietly(lambda: store.release(key))
+        raise
+    _quietly(lambda: store.keep(key, reply))
+    return reply
+
+
+def _quietly(call: Callable[[], None]) -> None:
+    # What was done is done: the client must hear of it even when the reply cannot be kept.
+    try:
+        call()
+    except sqlite3.Error:
+        _LOG.exception("an idempotency key could not be updated")

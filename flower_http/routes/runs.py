@@ -1,0 +1,111 @@
+"""Starting runs and looking at them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import replace
+from typing import Any
+
+from flask import Blueprint
+
+from flower_http.errors import bad_parameter, invalid_body
+from flower_http.fields import Text
+from flower_http.manager_api import RUN_STATES
+from flower_http.parsing import natural, one_of
+from flower_http.replies import Reply, json_reply
+from flower_http.routes.view import Param, caller, manager, services, view
+from flower_http.schemas import LABEL_NAME, EmptySchema, StartParams, StartSchema, refuse_unavailable
+
+blueprint = Blueprint("runs", __name__)
+
+_MOST_RUNS = 200
+_label_name = Text(low=1, high=64, pattern=LABEL_NAME, what="the name of a label")
+
+
+def _limit(text: str) -> int:
+    number = natural(text)
+    if number < 1:
+        raise ValueError("must be at least 1")
+    return min(number, _MOST_RUNS)
+
+
+def _label(text: str) -> dict[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or len(value) > 256:
+        raise ValueError("must be NAME=VALUE")
+    label: str = _label_name.deserialize(name)
+    return {label: value}
+
+
+def _open_cursor(text: str) -> str:
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+    except (binascii.Error, ValueError) as error:
+        raise ValueError("is not a cursor of this server") from error
+    if len(text) > 400 or not raw.startswith("runs:"):
+        raise ValueError("is not a cursor of this server")
+    return raw.removeprefix("runs:")
+
+
+def _seal_cursor(cursor: str) -> str:
+    return base64.urlsafe_b64encode(f"runs:{cursor}".encode("ascii")).decode("ascii").rstrip("=")
+
+
+@view(blueprint, "POST", "/runs", scope="start", body=StartSchema)
+def start(body: StartParams) -> Reply:
+    """Start a run."""
+    refuse_unavailable(body)
+    settings = services().settings
+    if body.permission_mode == "bypassPermissions" and not settings.allow_bypass:
+        raise invalid_body({"permission_mode": ["bypassPermissions is off on this server (--allow-bypass)"]})
+    run = manager().start(replace(body, lang=body.lang or settings.lang), by=caller())
+    return json_reply(run.to_json(), 201, Location=f"/runs/{run.id}")
+
+
+@view(
+    blueprint,
+    "GET",
+    "/runs",
+    scope="read",
+    query=(
+        Param("state", one_of(RUN_STATES)),
+        Param("label", _label, {}),
+        Param("limit", _limit, 50),
+        Param("cursor", _open_cursor),
+    ),
+)
+def index(query: dict[str, Any]) -> Reply:
+    """The runs, newest first."""
+    try:
+        runs, following = manager().list(
+            state=query["state"], labels=query["label"], limit=query["limit"], cursor=query["cursor"]
+        )
+    except ValueError as error:
+        raise bad_parameter("cursor", "is not a cursor of this server") from error
+    next_cursor = None if following is None else _seal_cursor(following)
+    return json_reply({"runs": [run.to_json() for run in runs], "next_cursor": next_cursor})
+
+
+@view(blueprint, "GET", "/runs/<run_id>", scope="read")
+def show(run_id: str) -> Reply:
+    """One run."""
+    return json_reply(manager().get(run_id).to_json())
+
+
+@view(blueprint, "GET", "/runs/<run_id>/steps", scope="read")
+def steps(run_id: str) -> Reply:
+    """What each step took."""
+    return json_reply({"steps": list(manager().steps(run_id))})
+
+
+@view(blueprint, "POST", "/runs/<run_id>/cancel", scope="steer", body=EmptySchema)
+def cancel(run_id: str, body: dict[str, Any]) -> Reply:
+    """End a run."""
+    return json_reply(manager().cancel(run_id).to_json())
+
+
+@view(blueprint, "POST", "/runs/<run_id>/resume", scope="start", body=EmptySchema)
+def resume(run_id: str, body: dict[str, Any]) -> Reply:
+    """Let an interrupted run go on."""
+    return json_reply(manager().resume(run_id).to_json())

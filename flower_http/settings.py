@@ -1,0 +1,186 @@
+"""Every setting of the server: its flag, its FLOWER_* variable, its default and what it may hold.
+
+This is the only module that reads the environment. A flag beats a variable, a variable beats the file (the one named
+by FLOWER_ENV_FILE, else ``.env`` in the working directory). Nothing is written back to the environment.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from dotenv import dotenv_values
+
+from flower_core.texts import LANGUAGES
+from flower_http import parsing
+from flower_http.errors import SettingsError
+
+#: Bodies above this are refused with 413; a task is text for a model, not an upload. In bytes.
+MAX_BODY_BYTES = 1024 * 1024
+#: Roughly what one run takes at its height, the commands of its agents not counted. In bytes; measured at 250-480 MB.
+_MEMORY_PER_RUN = 768 * 1024 * 1024
+
+CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
+_MODEL_PREFIXES = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_SUBAGENT_MODEL")
+#: Variables with our prefix that are not the server's: the client's, and the one that names the file.
+_NOT_OURS = ("FLOWER_URL", "FLOWER_ENV_FILE")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row of the table: the field of :class:`Settings` it fills, and how text becomes its value.
+
+    ``flag`` is empty for what must not be seen in a process list. ``parse`` raises ValueError with what is wrong.
+    """
+
+    name: str
+    parse: Callable[[str], Any]
+    help: str
+    flag: str = ""
+    default: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return f"FLOWER_{self.name.upper()}"
+
+
+TABLE: tuple[Setting, ...] = (
+    Setting("host", parsing.host, "address to listen on; any but loopback needs a token", "--host", "127.0.0.1"),
+    Setting("port", parsing.between(0, 65535), "TCP port to listen on, 0 = any free one", "--port", "8420"),
+    Setting("data_dir", parsing.directory, "where journal, tokens and books are kept", "--data-dir", "the platform's"),
+    Setting("workspace_root", parsing.directory, "where runs work", "--workspace-root", "`workspaces` in the data dir"),
+    Setting("threads", parsing.between(1, 64), "threads that answer requests", "--threads", "4"),
+    Setting("max_runs", parsing.between(1, 1000), "runs at the same time", "--max-runs", "by memory, at least 1"),
+    Setting("queue", parsing.between(0, 100_000), "runs that may wait for their turn", "--queue", "100"),
+    Setting("ring", parsing.between(1, 1_000_000), "events per run kept in memory", "--ring", "2000"),
+    Setting("lang", parsing.one_of(LANGUAGES), "language of runs that name none", "--lang", "en"),
+    Setting("flow", parsing.flows, "NAME=module:attr or NAME=file.py:attr, a flow clients may name", "--flow", "none"),
+    Setting("agent_user", parsing.user_name, "system user the agent program runs as", "--agent-user", "the server's"),
+    Setting("allow_bypass", parsing.boolean, "let runs ask for bypassPermissions", "--allow-bypass", "off"),
+    Setting("no_resume", parsing.boolean, "leave interrupted runs alone at start", "--no-resume", "off"),
+    Setting(
+        "rehearse", parsing.rehearse, "a scripted model instead of a real one; PLAY or starter", "--rehearse", "off"
+    ),
+    Setting("log_format", parsing.one_of(("text", "json")), "form of the log lines", "--log-format", "text"),
+    Setting("token", parsing.token, "one token with every scope, named env"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings in force, validated. Secrets stay out of ``repr``.
+
+    ``flow`` maps names to import targets, ``rehearse`` is the name or path of a play or empty, ``model_env`` holds
+    what the environment says about the model, credentials included, and ``warnings`` what the operator should hear.
+    """
+
+    data_dir: Path
+    workspace_root: Path
+    host: str = "127.0.0.1"
+    port: int = 8420
+    threads: int = 4
+    max_runs: int = 1
+    queue: int = 100
+    ring: int = 2000
+    lang: str = "en"
+    flow: Mapping[str, str] = field(default_factory=dict)
+    agent_user: str = ""
+    allow_bypass: bool = False
+    no_resume: bool = False
+    rehearse: str = ""
+    log_format: str = "text"
+    token: str = field(default="", repr=False)
+    model_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    base_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def load(cls, flags: Mapping[str, str | None] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+        """The settings from ``flags`` (by field name, None = not given), ``environ`` (the process's own) and the file.
+
+        Raises :class:`SettingsError` naming flag and variable of whatever cannot be used.
+        """
+        process = os.environ if environ is None else environ
+        merged = {**_file(process), **process}
+        values = {row.name: _value(row, (flags or {}).get(row.name), merged) for row in TABLE}
+        given = {name: value for name, value in values.items() if value is not None}
+        data_dir = given.setdefault("data_dir", Path(platformdirs.user_data_dir("flower", appauthor=False)))
+        given.setdefault("workspace_root", data_dir / "workspaces")
+        given.setdefault("max_runs", default_max_runs())
+        model_env = {key: value for key, value in merged.items() if key.startswith(_MODEL_PREFIXES) and value}
+        cloud = next((key for key in _OTHER_CLOUDS if merged.get(key, "") not in ("", "0", "false")), None)
+        if cloud:
+            raise SettingsError(f"{cloud}: only the Messages API is supported so far; unset it")
+        return cls(**given, model_env=model_env, base_env=dict(process), warnings=_warnings(merged))
+
+    @property
+    def tokens_path(self) -> Path:
+        """The file that ``flower-server token`` keeps."""
+        return self.data_dir / "tokens.json"
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether only this machine can reach the address the server listens on."""
+        return is_loopback(self.host)
+
+    def require_credentials(self) -> None:
+        """Raise :class:`SettingsError` unless something lets the agent program reach a model."""
+        if not self.rehearse and not any(self.model_env.get(name) for name in CREDENTIALS):
+            names = ", ".join(CREDENTIALS[:-1])
+            raise SettingsError(f"no credentials: set {names} or {CREDENTIALS[-1]}, or try it out with --rehearse")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is a loopback address, or the name that stands for one."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def default_max_runs() -> int:
+    """How many runs this machine's memory carries, at least 1."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 1
+    return max(1, memory // _MEMORY_PER_RUN)
+
+
+def _value(row: Setting, flag: str | None, environ: Mapping[str, str]) -> Any:
+    text, source = (flag, row.flag) if flag is not None else (environ.get(row.variable, ""), row.variable)
+    if flag is None and not text:
+        return None  # an empty variable is how shells and .env files say "not set"
+    try:
+        return row.parse(text)
+    except ValueError as error:
+        other = f" ({row.variable})" if source == row.flag else f" ({row.flag})" if row.flag else ""
+        raise SettingsError(f"{source}{other}: {error}") from error
+
+
+def _file(environ: Mapping[str, str]) -> dict[str, str]:
+    named = environ.get("FLOWER_ENV_FILE", "")
+    path = Path(named or ".env")
+    try:
+        if named or path.is_file():
+            with path.open(encoding="utf-8") as stream:
+                return {key: value for key, value in dotenv_values(stream=stream).items() if value is not None}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"FLOWER_ENV_FILE: {path} cannot be read: {error}") from error
+    return {}
+
+
+def _warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
+    known = {row.variable for row in TABLE} | set(_NOT_OURS)
+    unknown = sorted(key for key in environ if key.startswith("FLOWER_") and key not in known)
+    lines = [f"{key} is no setting of this server and has no effect" for key in unknown]
+    if 0 < len(environ.get("FLOWER_TOKEN", "")) < 16:
+        lines.append("FLOWER_TOKEN is short enough to be guessed; `flower-server token add` makes a better one")
+    return tuple(lines)
