@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
 from flower_core.agent import AgentSpec
-from flower_core.events import EventSink
+from flower_core.events import Event, EventSink, SafeSink
 from flower_core.manifest import StepResult
 
 if TYPE_CHECKING:
@@ -38,15 +38,29 @@ class Runner(Protocol):
     on_session: SessionSink | None
 
     @property
-    def workspace(self) -> Path: ...
+    def workspace(self) -> Path:
+        """The agents' current directory."""
+        ...
+
     @property
-    def run_dir(self) -> Path: ...
+    def run_dir(self) -> Path:
+        """Where the books are: sessions, manifest, lineage."""
+        ...
+
     @property
-    def workbench(self) -> Workbench | None: ...
+    def workbench(self) -> Workbench | None:
+        """The workbench whose index the agents see."""
+        ...
+
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """The name of this run in the manifest."""
+        ...
+
     @property
-    def ui_errors(self) -> list[str]: ...
+    def ui_errors(self) -> list[str]:
+        """What front ends raised, one line each."""
+        ...
 
     async def run(
         self,
@@ -126,3 +140,9 @@ async def settled(value: T | Awaitable[T]) -> T:
     if isinstance(value, Awaitable):
         return await value
     return value
+
+
+def emit(ctx: Context, event: Event) -> None:
+    """Hand ``event`` to the sink of the run ``ctx`` belongs to, if there is one. Never raises."""
+    runner: Runner | None = ctx.get("_runtime")
+    SafeSink(ctx.get("_on_event"), [] if runner is None else runner.ui_errors)(event)

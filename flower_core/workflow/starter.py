@@ -1,0 +1,211 @@
+"""The flow that needs no configuration: clarify, set a goal, work until a judge is satisfied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flower_core.agent import AgentSpec
+from flower_core.human import Ask, HumanChannel
+from flower_core.roles import coordinator, worker
+from flower_core.texts import DEFAULT_LANG, Texts, texts_for
+from flower_core.workbench import Workbench
+from flower_core.workflow import wake
+from flower_core.workflow.clarify import clarify_step, current_brief
+from flower_core.workflow.goal import goal_step
+from flower_core.workflow.judge import with_goal
+from flower_core.workflow.step import Context, Step
+from flower_core.workflow.workflow import Workflow
+
+
+def starter_flow(
+    ask: str = "",
+    *,
+    workspace: Path | str = ".",
+    run_dir: Path | str = "runs",
+    new: bool = False,
+    isolate: bool = False,
+    clarify_only: bool = False,
+    goal: bool = True,
+    rounds: int = 3,
+    judge_can_run: bool = False,
+    max_asks: int | None = None,
+    timeout_s: float | None = 1800.0,
+    instructions: str = "",
+    worker_prompt: str = "",
+    brief_name: str | None = None,
+    goal_name: str | None = None,
+    log_name: str | None = None,
+    lang: str = DEFAULT_LANG,
+    model: str | None = None,
+    budget_usd: float | None = None,
+    resumed: bool = False,
+    opening: str = "",
+    channel: HumanChannel | None = None,
+    workbench: Workbench | None = None,
+    on_settle: Callable[[Ask], None] | None = None,
+    first_id: int = 1,
+    first_mail_id: int = 1,
+) -> Workflow:
+    """A workflow of three steps for the request ``ask``; its ``channel`` and ``workbench`` hang on it.
+
+    Where an earlier run left a complete brief, ``ask`` is something said at a wake: it is appended to the
+    brief, told to the work step, and the goal is derived anew. An empty ``ask`` wakes without a word. ``new``
+    first moves brief, goal and lineage to ``notes/archive/<stamp>/``. ``resumed`` says that the same run goes on
+    after its process died: ``ask`` is what it was started with, and is not said again.
+
+    ``clarify_only`` and ``goal=False`` leave out the later steps and the judging. ``rounds`` (>= 1) is the total
+    of rounds of work. ``judge_can_run`` lets the judge run commands. ``max_asks`` and ``timeout_s`` (seconds)
+    are those of :class:`HumanChannel`, as are ``on_settle``, ``first_id`` and ``first_mail_id``; they are not
+    used with a ``channel`` of your own, which should append what is said to the brief. ``instructions`` go to
+    the coordinator, ``worker_prompt`` to its worker. The three names are files in the workbench's notes.
+    ``budget_usd`` bounds the whole run, ``opening`` is put in front of its first prompt.
+
+    Raises ValueError for an empty ``ask`` with nothing to wake, for ``rounds`` below 1, and for ``isolate``,
+    which needs a git repository and is not available yet. Nothing has been changed on disk then.
+    """
+    texts = texts_for(lang)
+    bench = workbench or Workbench(workspace, lang=lang)
+    places = wake.Places.of(bench, run_dir, lang, brief_name=brief_name, goal_name=goal_name, log_name=log_name)
+    if isolate:
+        _refuse_isolation(bench.workspace)
+    if rounds < 1:
+        raise ValueError(f"rounds is the total number of rounds, at least 1, not {rounds}")
+    if not ask.strip() and (new or not wake.state_of(places).anything):
+        raise ValueError("there is nothing to wake here: say what is to be done")
+    line = channel or HumanChannel(
+        max_asks=max_asks,
+        timeout_s=timeout_s,
+        log_path=places.log,
+        amend_path=places.brief,
+        lang=lang,
+        on_settle=on_settle,
+        first_id=first_id,
+        first_mail_id=first_mail_id,
+    )
+    parts = _Parts(places, line, texts, model, *_awaken(places, ask, new=new, resumed=resumed))
+    steps = [parts.clarify(ask)]
+    if not clarify_only and goal:
+        steps += [parts.goal(), parts.judged(parts.work(instructions, worker_prompt, goal), rounds, judge_can_run)]
+    elif not clarify_only:
+        steps.append(parts.work(instructions, worker_prompt, goal))
+    return Workflow(
+        steps, texts("workflow.starter.name"), channel=line, workbench=bench, budget_usd=budget_usd, opening=opening
+    )
+
+
+def _refuse_isolation(workspace: Path) -> None:
+    if not any((folder / ".git").exists() for folder in (workspace, *workspace.parents)):
+        raise ValueError(f"isolate needs a git repository, and {workspace} is not in one")
+    raise ValueError("isolate is not available yet; leave it off")
+
+
+def _awaken(places: wake.Places, ask: str, *, new: bool, resumed: bool) -> tuple[str, bool]:
+    """Bring the disk into the state the flow starts from.
+
+    Returns what was said at this wake, and whether the goal must be set anew although there is one.
+    """
+    places.workbench.ensure()
+    if new and not resumed:
+        wake.put_away(places)
+    before = wake.state_of(places)
+    # A goal without its brief was derived from something that no longer holds.
+    orphaned = before.goal and not before.brief
+    words = ask.strip()
+    if not words or not before.anything:
+        return "", orphaned
+    if resumed:
+        # The run that died may have been a wake: then its words stand in the brief, and may not be in the goal yet.
+        said = before.brief and wake.was_said(places, words)
+        return (words, wake.goal_is_older(places)) if said else ("", orphaned)
+    if before.brief:
+        wake.say(places, words)
+    return words, before.brief or orphaned
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Makes the steps. ``words`` is what was said at this wake, "" for nothing."""
+
+    places: wake.Places
+    channel: HumanChannel
+    texts: Texts
+    model: str | None
+    words: str
+    set_goal_anew: bool
+
+    def clarify(self, ask: str) -> Step:
+        again = self.texts("workflow.clarify.resume")
+        if self.words:
+            again = self.texts("workflow.clarify.resume_with", words=self.words)
+        return clarify_step(
+            self.channel,
+            brief_path=self.places.brief,
+            prompt=ask.strip() or self.texts("workflow.clarify.nothing_known"),
+            resume_prompt=again,
+            lang=self.texts.lang,
+            **self._model(),
+        )
+
+    def goal(self) -> Step:
+        return goal_step(
+            self.channel,
+            goal_path=self.places.goal,
+            brief_path=self.places.brief,
+            always_set=self.set_goal_anew,
+            lang=self.texts.lang,
+            **self._model(),
+        )
+
+    def work(self, instructions: str, worker_prompt: str, goal: bool) -> Step:
+        again = self.texts("workflow.work.carry_on")
+        if self.words:
+            again = self.texts("workflow.work.woken", words=self.words, brief_path=self.places.brief)
+        return Step(
+            self.texts("workflow.steps.work"),
+            self._coordinator(instructions, worker_prompt),
+            lambda ctx: self._task(ctx, goal),
+            resume_prompt=again,
+        )
+
+    def judged(self, step: Step, rounds: int, can_run: bool) -> Step:
+        return with_goal(
+            step,
+            self.channel,
+            goal_path=self.places.goal,
+            brief_path=self.places.brief,
+            rounds=rounds,
+            can_run=can_run,
+            lang=self.texts.lang,
+            **self._model(),
+        )
+
+    def _coordinator(self, instructions: str, worker_prompt: str) -> AgentSpec:
+        texts = self.texts
+        hands = worker(
+            texts("workflow.work.worker"), worker_prompt or texts("workflow.work.worker_prompt"), lang=texts.lang
+        )
+        return coordinator(
+            texts("workflow.agents.coordinator"),
+            instructions,
+            {texts("workflow.agents.worker"): hands},
+            channel=self.channel,
+            lang=texts.lang,
+            **self._model(),
+        )
+
+    def _task(self, ctx: Context, goal: bool) -> str:
+        # From the file: people may have added to the brief since it was frozen.
+        _, brief = current_brief(ctx, self.texts.lang, self.places.brief)
+        return self.texts(
+            "workflow.work.prompt",
+            brief="" if brief is None else brief.prompt_block(),
+            brief_path=self.places.brief,
+            log_path=self.places.log,
+            goal=self.texts("workflow.work.goal", goal_path=self.places.goal) if goal else "",
+        )
+
+    def _model(self) -> dict[str, Any]:
+        return {} if self.model is None else {"model": self.model}
