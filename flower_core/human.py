@@ -1,7 +1,7 @@
 """Asking a person: questions that wait without blocking anything, and what a person says unprompted.
 
-A question is *open* until somebody *claims* it: a person, its timeout, or its cancellation. The claim is taken
-under a lock, so exactly one of them wins; the winner *settles* it. Everything else follows from that.
+Who gets to settle a question is decided in :mod:`flower_core.human_questions`; here is what follows from it: the
+waiting call hears of it, the log and the sink are told, and what a person said to a call that is gone is kept.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import asyncio
 import contextlib
 import math
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from flower_core.events import EventSink, SafeSink
-from flower_core.human_inbox import Inbox
-from flower_core.human_log import HumanLog, mail_entry, outcome_entry, question_entry
+from flower_core.human_inbox import Books, Inbox
+from flower_core.human_log import HumanLog, transcript
+from flower_core.human_questions import Ending, Questions, Waiting
+from flower_core.human_queue import AskQueue, wake
 from flower_core.human_records import Ask, AskState, Mail
 from flower_core.texts import DEFAULT_LANG, texts_for
 
@@ -26,22 +27,7 @@ __all__ = ["Ask", "HumanChannel", "Mail"]
 
 #: How long an outcome waits for the sink to return from its ``asked`` event, in seconds. Only a sink that itself
 #: waits for the answering thread can use it up; then the order of the two events is given up, not the run.
-_ANNOUNCE_WAIT_S = 5.0
-
-
-@dataclass(eq=False)
-class _Waiting:
-    """A question that waits, and the call that waits for it. Guarded by the channel's lock."""
-
-    ask: Ask
-    loop: asyncio.AbstractEventLoop
-    call: asyncio.Future[None]
-    phase: Literal["open", "claimed", "settled"] = "open"
-    #: What becomes of it should the present claim be given back: its time ran out or its call ended meanwhile.
-    fallback: Literal["timeout", "declined"] | None = None
-    abandoned: bool = False
-    announcer: int = field(default_factory=threading.get_ident)
-    announced: threading.Event = field(default_factory=threading.Event)
+_ANNOUNCE_WAIT_S = 2.0
 
 
 class HumanChannel:
@@ -94,18 +80,11 @@ class HumanChannel:
             "invalid": self.texts("human.invalid"),
         }
         self._emit = SafeSink(on_event, self.ui_errors)
-        self._log = HumanLog(_path(log_path), _path(amend_path), self.texts, self.ui_errors)
+        self._log = HumanLog(log_path, amend_path, self.texts, self.ui_errors)
         self._inbox = Inbox(self._emit, first_mail_id)
-        self._lock = threading.Lock()
-        self._next_id = first_id
-        self._used = 0
-        self._asks: dict[str, Ask] = {}
-        self._waiting: dict[str, _Waiting] = {}
-        self._unseen: list[str] = []
-        self._bells: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self._kept: set[str] = set()
-        #: Answers the agent may never have got, by the words of their question, each with the mail that tells it.
-        self._books: dict[str, tuple[str, str]] = {}
+        self._books = Books()
+        self._questions = Questions(first_id)
+        self._queue = AskQueue(self._questions)
 
     # -- what agents and the framework call, on their event loop --------------------------------------------
 
@@ -116,24 +95,19 @@ class HumanChannel:
         ``question``, or ``options`` that are no list of texts). Cancelling the call settles it as ``declined``.
         """
         loop = asyncio.get_running_loop()
-        with self._lock:
-            ask, mail_id = self._admit(question, options)
-            self._asks[ask.id] = ask
-            remaining = self._remaining()
-            if ask.state == "asked":
-                waiting = self._waiting[ask.id] = _Waiting(ask, loop, loop.create_future())
-        if ask.state != "asked":
-            self._log.question(ask)
-            self._log.outcome(ask)
-            self._emit(ask.event(remaining))
+        draft, mail_id = self._draft(question, options)
+        waiting = self._questions.admit(draft, self.max_asks, loop)
+        if isinstance(waiting, Ask):
+            self._log.question(waiting)
+            self._report(waiting)
             if mail_id:
                 self._inbox.take(only=mail_id)
-            return ask
+            return waiting
         timer: asyncio.TimerHandle | None = None
         try:
             if self.timeout_s is not None:
-                timer = loop.call_later(self.timeout_s, self._expire, waiting)
-            self._announce(waiting, remaining)
+                timer = loop.call_later(self.timeout_s, self._end, waiting, "timeout")
+            self._announce(waiting)
             await waiting.call
         except BaseException:
             self._abandon(waiting)
@@ -149,21 +123,9 @@ class HumanChannel:
         Every question goes to exactly one of the callers, of whatever loop. Raises nothing but CancelledError,
         and a cancelled caller takes no question with it.
         """
-        loop = asyncio.get_running_loop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while True:
-                    bell = (loop, loop.create_future())
-                    with self._lock:
-                        ask = self._take_unseen()
-                        if ask is not None:
-                            return ask
-                        self._bells.append(bell)
-                    try:
-                        await bell[1]
-                    finally:
-                        with self._lock, contextlib.suppress(ValueError):
-                            self._bells.remove(bell)
+                return await self._queue.get()
         return None
 
     # -- what a person calls, from any thread ----------------------------------------------------------------
@@ -198,20 +160,16 @@ class HumanChannel:
     def take_mail(self) -> list[Mail]:
         """Hand over what was said and not yet taken, oldest first; it counts as delivered from here on."""
         taken = self._inbox.take()
-        ids = {mail.id for mail in taken}
-        with self._lock:
-            self._books = {words: kept for words, kept in self._books.items() if kept[1] not in ids}
+        self._books.forget(mail.id for mail in taken)
         return taken
 
     def remember(self, question: str, answer: str) -> None:
         """Keep an answer the agent may not have got: the same words asked again are answered with it, once."""
-        with self._lock:
-            self._books[_words(question)] = (answer, "")
+        self._books.keep(question, answer)
 
     def redeliver(self, ask_id: str) -> bool:
         """Put an answer into the inbox whose delivery is known to have failed. False if there is no such answer."""
-        with self._lock:
-            ask = self._asks.get(ask_id)
+        ask = self._questions.get(ask_id)
         if ask is None or ask.state != "answered":
             return False
         self._keep(ask)
@@ -219,14 +177,8 @@ class HumanChannel:
 
     def close(self) -> None:
         """Settle every waiting question as declined, each with its event. The channel can be used again."""
-        with self._lock:
-            claimed = [waiting for waiting in self._waiting.values() if waiting.phase == "open"]
-            for waiting in self._waiting.values():
-                waiting.fallback = waiting.fallback or "declined"
-            for waiting in claimed:
-                waiting.phase = "claimed"
-        for waiting in claimed:
-            self._settle(waiting, _settled(waiting.ask, "declined"))
+        for waiting in self._questions.claim_all():
+            self._settle(waiting, waiting.ask.settled("declined"))
 
     # -- what anybody may look at ----------------------------------------------------------------------------
 
@@ -242,8 +194,7 @@ class HumanChannel:
     @property
     def asks(self) -> list[Ask]:
         """Every question so far, oldest first, as it stands now."""
-        with self._lock:
-            return list(self._asks.values())
+        return self._questions.all()
 
     @property
     def mail(self) -> list[Mail]:
@@ -252,8 +203,7 @@ class HumanChannel:
 
     def pending(self) -> list[Ask]:
         """The questions that wait for an answer, oldest first."""
-        with self._lock:
-            return [waiting.ask for waiting in self._waiting.values() if not waiting.abandoned]
+        return self._questions.pending()
 
     def pending_mail(self) -> list[Mail]:
         """What was said and the agent has not taken yet, oldest first."""
@@ -261,11 +211,7 @@ class HumanChannel:
 
     def transcript(self) -> str:
         """Every question, outcome and message so far, in the order of their beginning, as Markdown."""
-        entries = [
-            (ask.asked_at, question_entry(ask, self.texts) + "\n" + outcome_entry(ask, self.texts)) for ask in self.asks
-        ]
-        entries += [(mail.at, mail_entry(mail, self.texts)) for mail in self.mail]
-        return "\n".join(text for _, text in sorted(entries, key=lambda entry: entry[0]))
+        return transcript(self.asks, self.mail, self.texts)
 
     def reply(self, ask: Ask) -> str:
         """What the agent is told about a settled question: the answer word for word, or what to do without one."""
@@ -285,160 +231,72 @@ class HumanChannel:
 
     # -- the life of a question ------------------------------------------------------------------------------
 
-    def _admit(self, question: object, options: object) -> tuple[Ask, str]:
-        """Number a question and decide, with the lock held, whether it waits; with the id of mail it makes moot."""
-        valid = _is_question(question, options)
-        ask = Ask(
-            f"q{self._next_id}",
-            question if isinstance(question, str) else "",
-            list(options) if valid and isinstance(options, (list, tuple)) else [],
-            timeout_s=self.timeout_s,
-        )
-        self._next_id += 1
-        if not valid:
-            return _settled(ask, "invalid"), ""
-        answer, mail_id = self._books.pop(_words(ask.question), (None, ""))
-        if answer is not None:
-            return replace(_settled(ask, "answered", answer), replayed=True), mail_id
-        if self.max_asks is not None and self._used >= self.max_asks:
-            return _settled(ask, "over_budget"), ""
-        self._used += 1
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            return _settled(ask, "timeout"), ""
-        return ask, ""
+    def _draft(self, question: object, options: object) -> tuple[Ask, str]:
+        """The question before it has a number, settled if nobody need be asked; and the mail that makes moot."""
+        draft = Ask.draft(question, options, self.timeout_s)
+        recalled = self._books.recall(draft.question) if draft.state == "asked" else None
+        if recalled is None:
+            return draft, ""
+        return replace(draft.settled("answered", recalled[0]), replayed=True), recalled[1]
 
-    def _announce(self, waiting: _Waiting, remaining: int) -> None:
-        self._log.question(waiting.ask)
+    def _announce(self, waiting: Waiting) -> None:
         try:
-            self._emit(waiting.ask.event(remaining))
+            self._log.question(waiting.ask)
+            self._emit(waiting.ask.event(self._questions.remaining(self.max_asks)))
         finally:
             waiting.announced.set()
-        with self._lock:
-            self._unseen.append(waiting.ask.id)
-        self._ring()
+        self._queue.put(waiting.ask.id)
 
     def _settle_by_person(self, ask_id: str, state: AskState, text: str, by: str) -> bool:
-        with self._lock:
-            waiting = self._waiting.get(ask_id)
-            if waiting is None or waiting.phase != "open":
-                return False
-            waiting.phase = "claimed"
-        settled = replace(_settled(waiting.ask, state, text), answered_by=by)
+        waiting = self._questions.claim(ask_id)
+        if waiting is None:
+            return False
+        settled = waiting.ask.settled(state, text, by)
         try:
             if self.on_settle is not None:
                 self.on_settle(settled)
         except BaseException:
-            self._give_back(waiting)
+            ending = self._questions.give_back(waiting)
+            if ending is not None:
+                self._settle(waiting, waiting.ask.settled(ending))
+            self._queue.ring()  # a consumer may have passed it over while it was claimed
             raise
         self._settle(waiting, settled)
         return True
 
-    def _give_back(self, waiting: _Waiting) -> None:
-        """Undo a claim; what happened to the question meanwhile takes effect now."""
-        with self._lock:
-            fallback = waiting.fallback
-            if fallback is None:
-                waiting.phase = "open"
-        if fallback is not None:
-            self._settle(waiting, _settled(waiting.ask, fallback))
-        else:
-            self._ring()  # a caller of next_ask may have passed it over while it was claimed
-
-    def _expire(self, waiting: _Waiting) -> None:
-        self._end(waiting, "timeout")
-
-    def _abandon(self, waiting: _Waiting) -> None:
+    def _abandon(self, waiting: Waiting) -> None:
         """The waiting call is gone without having heard of an outcome."""
-        waiting.abandoned = True
-        if self._end(waiting, "declined") == "settled":
+        if self._end(waiting, "declined", abandoned=True) == "settled":
             self._keep(waiting.ask)
 
-    def _end(self, waiting: _Waiting, state: Literal["timeout", "declined"]) -> str:
-        """Settle an open question as ``state``; one that is claimed only should the claim fail. The phase found."""
-        with self._lock:
-            found = waiting.phase
-            if found == "open":
-                waiting.phase = "claimed"
-            elif found == "claimed":
-                waiting.fallback = state
+    def _end(self, waiting: Waiting, ending: Ending, abandoned: bool = False) -> str:
+        """End a question no person has claimed; the phase it was found in."""
+        found = self._questions.claim_to_end(waiting, ending, abandoned=abandoned)
         if found == "open":
-            self._settle(waiting, _settled(waiting.ask, state))
+            self._settle(waiting, waiting.ask.settled(ending))
         return found
 
-    def _settle(self, waiting: _Waiting, settled: Ask) -> None:
+    def _settle(self, waiting: Waiting, settled: Ask) -> None:
         """Make a claimed question's outcome known: to its call, then to the log and the sink."""
-        with self._lock:
-            waiting.ask = self._asks[settled.id] = settled
-            waiting.phase = "settled"
-            del self._waiting[settled.id]
-            heard = not waiting.abandoned
-            remaining = self._remaining()
-        if heard:
-            try:
-                waiting.loop.call_soon_threadsafe(_wake, waiting.call)
-            except RuntimeError:  # the loop was closed under the call
-                heard = False
+        heard = self._questions.settle(waiting, settled) and wake(waiting.loop, waiting.call)
         if waiting.announcer != threading.get_ident():
             waiting.announced.wait(_ANNOUNCE_WAIT_S)
-        self._log.outcome(settled)
-        self._emit(settled.event(remaining))
+        self._report(settled)
         if not heard:
             self._keep(settled)
 
+    def _report(self, settled: Ask) -> None:
+        self._log.outcome(settled)
+        self._emit(settled.event(self._questions.remaining(self.max_asks)))
+
     def _keep(self, ask: Ask) -> None:
         """What a person said to a question whose call is gone goes into the inbox, once."""
-        with self._lock:
-            if ask.id in self._kept or not (ask.state == "answered" or ask.answer.strip()):
-                return
-            self._kept.add(ask.id)
-        key = "human.late_answer" if ask.state == "answered" else "human.late_decline"
-        words = self.reply(ask) if ask.state == "answered" else ask.answer
-        mail = self._inbox.put(self.texts(key, question=ask.question, answer=words))
-        if ask.state == "answered":
-            with self._lock:
-                self._books[_words(ask.question)] = (ask.answer, mail.id)
-
-    def _take_unseen(self) -> Ask | None:
-        """The first question nobody was given yet, with the lock held; settled ones drop out, claimed ones stay."""
-        self._unseen = [ask_id for ask_id in self._unseen if ask_id in self._waiting]
-        for ask_id in self._unseen:
-            if self._waiting[ask_id].phase == "open":
-                self._unseen.remove(ask_id)
-                return self._waiting[ask_id].ask
-        return None
-
-    def _ring(self) -> None:
-        """Wake every caller of :meth:`next_ask`; they compete, so none can take a wake-up with it when it goes."""
-        with self._lock:
-            bells, self._bells = self._bells, []
-        for loop, bell in bells:
-            with contextlib.suppress(RuntimeError):  # that caller's loop is closed
-                loop.call_soon_threadsafe(_wake, bell)
-
-    def _remaining(self) -> int:
-        return -1 if self.max_asks is None else max(0, self.max_asks - self._used)
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def _settled(ask: Ask, state: AskState, answer: str = "") -> Ask:
-    return replace(ask, state=state, answer=answer, settled_at=time.time())
-
-
-def _is_question(question: object, options: object) -> bool:
-    if not isinstance(question, str) or not question.strip():
-        return False
-    if options is None:
-        return True
-    return isinstance(options, (list, tuple)) and all(isinstance(item, str) and item.strip() for item in options)
-
-
-def _words(question: str) -> str:
-    return " ".join(question.split())
-
-
-def _path(path: Path | str | None) -> Path | None:
-    return None if path is None else Path(path)
+        answered = ask.state == "answered"
+        if not answered and not ask.answer.strip():
+            return
+        if not self._books.first_time(ask.id):
+            return
+        key, words = ("late_answer", self.reply(ask)) if answered else ("late_decline", ask.answer)
+        mail = self._inbox.put(self.texts(f"human.{key}", question=ask.question, answer=words))
+        if answered:
+            self._books.keep(ask.question, ask.answer, mail.id)

@@ -1,8 +1,9 @@
-"""What a person said unprompted, in order, until the agent takes it."""
+"""What a person said that no waiting call will carry to the agent: unprompted words, and answers that came late."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 
 from flower_core.events import EventSink
@@ -53,3 +54,39 @@ class Inbox:
         """Everything ever said, oldest first."""
         with self._lock:
             return list(self._mail.values())
+
+
+class Books:
+    """Answers the agent may never have got, by the words of their question, for when it asks the same again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: dict[str, tuple[str, str]] = {}
+        self._seen: set[str] = set()
+
+    def first_time(self, ask_id: str) -> bool:
+        """Whether this is the first call for ``ask_id``: two threads may find out at once that an answer came late."""
+        with self._lock:
+            first = ask_id not in self._seen
+            self._seen.add(ask_id)
+            return first
+
+    def keep(self, question: str, answer: str, mail_id: str = "") -> None:
+        """Keep ``answer``; ``mail_id`` is the mail that tells of it too, if there is one."""
+        with self._lock:
+            self._answers[_words(question)] = (answer, mail_id)
+
+    def recall(self, question: str) -> tuple[str, str] | None:
+        """The answer kept for these words, and the mail it makes superfluous; given out once."""
+        with self._lock:
+            return self._answers.pop(_words(question), None)
+
+    def forget(self, mail_ids: Iterable[str]) -> None:
+        """Drop the answers these mails have told the agent: asking again is then meant."""
+        gone = set(mail_ids)
+        with self._lock:
+            self._answers = {words: kept for words, kept in self._answers.items() if kept[1] not in gone}
+
+
+def _words(question: str) -> str:
+    return " ".join(question.split())

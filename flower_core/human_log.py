@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from flower_core.documents import append_amendment
 from flower_core.events import note
 from flower_core.files import append_text
 from flower_core.human_records import Ask, Mail
@@ -18,9 +20,11 @@ from flower_core.texts import Texts
 class HumanLog:
     """Appends to ``log_path`` and ``amend_path``, either of which may be None; safe to use from any thread."""
 
-    def __init__(self, log_path: Path | None, amend_path: Path | None, texts: Texts, errors: list[str]) -> None:
-        self.log_path = log_path
-        self.amend_path = amend_path
+    def __init__(
+        self, log_path: Path | str | None, amend_path: Path | str | None, texts: Texts, errors: list[str]
+    ) -> None:
+        self.log_path = None if log_path is None else Path(log_path)
+        self.amend_path = None if amend_path is None else Path(amend_path)
         self._texts = texts
         self._errors = errors
         # Two threads that append at once would otherwise mix their lines.
@@ -40,19 +44,21 @@ class HumanLog:
 
     def amend(self, text: str, label: str) -> str:
         """Append ``text`` to the brief under a dated heading; the path it went to, "" when it went nowhere."""
-        if self.amend_path is None:
+        path = self.amend_path
+        if path is None:
             return ""
-        entry = f"\n## {label} · {stamp(time.time())}\n\n{text.strip()}\n"
-        return str(self.amend_path) if self._write(self.amend_path, entry) else ""
+        done = self._guarded(lambda: append_amendment(path, text, label=label, lang=self._texts.lang))
+        return str(path) if done else ""
 
     def _append(self, entry: str) -> None:
-        if self.log_path is not None:
-            self._write(self.log_path, entry + "\n")
+        path = self.log_path
+        if path is not None:
+            self._guarded(lambda: append_text(path, entry + "\n"))
 
-    def _write(self, path: Path, text: str) -> bool:
+    def _guarded(self, write: Callable[[], None]) -> bool:
         try:
             with self._lock:
-                append_text(path, text)
+                write()
         except (OSError, ValueError) as error:  # ValueError: a path no file system takes
             note(error, self._errors)
             return False
@@ -88,6 +94,13 @@ def mail_entry(mail: Mail, texts: Texts) -> str:
 def quote(text: str) -> str:
     """``text`` as a Markdown quotation, so that no line of it can pass for a heading of ours."""
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines()) or ">"
+
+
+def transcript(asks: list[Ask], mail: list[Mail], texts: Texts) -> str:
+    """Questions with their outcomes, and what was said unprompted, in the order of their beginning, as Markdown."""
+    entries = [(ask.asked_at, question_entry(ask, texts) + "\n" + outcome_entry(ask, texts)) for ask in asks]
+    entries += [(said.at, mail_entry(said, texts)) for said in mail]
+    return "\n".join(text for _, text in sorted(entries, key=lambda entry: entry[0]))
 
 
 def stamp(at: float) -> str:

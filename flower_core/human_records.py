@@ -6,7 +6,7 @@ A record never changes; the channel replaces it by a newer one. So a snapshot ta
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from flower_core.events import Event, jsonable
@@ -35,6 +35,16 @@ class Ask:
     answered_by: str = ""
     replayed: bool = False
 
+    @classmethod
+    def draft(cls, question: object, options: object, timeout_s: float | None) -> Ask:
+        """A question without a number yet; settled as ``invalid`` when it is no text or has options that are none."""
+        text = question if isinstance(question, str) else ""
+        choices = list(options) if isinstance(options, (list, tuple)) else []
+        good_options = options is None or isinstance(options, (list, tuple))
+        if text.strip() and good_options and all(isinstance(item, str) and item.strip() for item in choices):
+            return cls("", text, choices, timeout_s=timeout_s)
+        return cls("", text).settled("invalid")
+
     @property
     def waited_s(self) -> float:
         """Seconds it has waited, or did wait until it was settled, to one decimal place."""
@@ -43,8 +53,12 @@ class Ask:
 
     @property
     def expires_at(self) -> float | None:
-        """When its time runs out, in seconds since the epoch; None when it waits for ever or never waited."""
+        """When its time runs out, in seconds since the epoch; None when there is no such time."""
         return None if self.timeout_s is None or self.timeout_s <= 0 else self.asked_at + self.timeout_s
+
+    def settled(self, state: AskState, answer: str = "", by: str = "") -> Ask:
+        """The same question with its outcome, as of now."""
+        return replace(self, state=state, answer=answer, answered_by=by, settled_at=time.time())
 
     def event(self, remaining: int = 0) -> Event:
         """The event that shows this state; ``remaining`` is how many questions are left, -1 for no limit."""
