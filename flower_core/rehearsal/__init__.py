@@ -9,7 +9,8 @@ A whole run can be played without network, key or cost; everything but the model
 
 from flower_core.rehearsal.checks import PlayError
 from flower_core.rehearsal.endpoint import RehearsalApp, RehearsalServer, Request
-from flower_core.rehearsal.script import NAMED_ERRORS, Play, Reply, shipped_plays
+from flower_core.rehearsal.parts import NAMED_ERRORS, Reply
+from flower_core.rehearsal.script import Play, shipped_plays
 
 __all__ = [
     "NAMED_ERRORS",

@@ -43,6 +43,13 @@ def text(value: Any, where: str) -> str:
     return value
 
 
+def names(value: Any, where: str) -> tuple[str, ...]:
+    """``value``, a text or a list of texts, as a tuple. Raises PlayError."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(text(item, f"{where}[{index}]") for index, item in enumerate(array(value, where)))
+
+
 def whole(value: Any, where: str, least: int = 0) -> int:
     """``value`` as a whole number of at least ``least``. Raises PlayError."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:

@@ -21,7 +21,7 @@ class When:
     request: frozenset[int] | None = None
     prompt: re.Pattern[str] | None = None
     prompts: re.Pattern[str] | None = None
-    called: tuple[str, ...] = ()
+    called: Mapping[str, int] = field(default_factory=dict)
     result: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     never: When | None = None
@@ -35,7 +35,7 @@ class When:
             request=_numbers(table.get("request"), f"{where}.request"),
             prompt=_maybe_regex(table.get("prompt"), f"{where}.prompt"),
             prompts=_maybe_regex(table.get("prompts"), f"{where}.prompts"),
-            called=_names(table.get("called", []), f"{where}.called"),
+            called=_least(table.get("called", []), f"{where}.called"),
             result=_regexes(table.get("result", {}), f"{where}.result"),
             values=_regexes(table.get("values", {}), f"{where}.values"),
             never=cls.parse(table["not"], f"{where}.not") if "not" in table else None,
@@ -48,7 +48,7 @@ class When:
         return self.never is None or not any(self.never._outcomes(talk, request, values))
 
     def _outcomes(self, talk: Conversation, request: int, values: Mapping[str, str]) -> list[bool]:
-        outcomes = [bool(talk.recent(name)) for name in self.called]
+        outcomes = [len(talk.recent(name)) >= least for name, least in self.called.items()]
         if self.turn is not None:
             outcomes.append(talk.turn in self.turn)
         if self.request is not None:
@@ -72,10 +72,10 @@ def _numbers(value: Any, where: str) -> frozenset[int] | None:
     return frozenset(checks.whole(item, f"{where}[{index}]") for index, item in enumerate(value))
 
 
-def _names(value: Any, where: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(checks.text(item, f"{where}[{index}]") for index, item in enumerate(checks.array(value, where)))
+def _least(value: Any, where: str) -> dict[str, int]:
+    if isinstance(value, Mapping):
+        return {name: checks.whole(least, f"{where}.{name}", 1) for name, least in checks.table(value, where).items()}
+    return dict.fromkeys(checks.names(value, where), 1)
 
 
 def _maybe_regex(value: Any, where: str) -> re.Pattern[str] | None:

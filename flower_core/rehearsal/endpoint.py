@@ -21,7 +21,8 @@ from waitress.wasyncore import close_all
 
 from flower_core.rehearsal import wire
 from flower_core.rehearsal.conversation import Conversation
-from flower_core.rehearsal.script import DEFAULT_PLAY, Play, Reply
+from flower_core.rehearsal.parts import Reply
+from flower_core.rehearsal.script import DEFAULT_PLAY, Play
 
 StartResponse = Callable[..., Any]
 Environ = Mapping[str, Any]
@@ -54,12 +55,14 @@ class Request:
 class RehearsalApp:
     """A WSGI callable that answers ``POST /v1/messages`` from a play.
 
-    ``pairing`` turns on the real API's refusal of unpaired tool calls. ``requests`` holds the last ``keep``
+    ``pairing`` turns on the real API's refusal of unpaired tool calls. ``pace`` multiplies the play's delays and
+    gaps; with 0 it is played without a pause. ``requests`` holds the last ``keep``
     requests, oldest first; headers, and so the key, are never kept. Several sessions may use one object at once.
     """
 
-    def __init__(self, play: Play, *, pairing: bool = True, keep: int = 500) -> None:
+    def __init__(self, play: Play, *, pairing: bool = True, pace: float = 1.0, keep: int = 500) -> None:
         self.play = play
+        self.pace = pace
         self.pairing = pairing
         self._requests: deque[Request] = deque(maxlen=keep)
         self._counts: Counter[str] = Counter()
@@ -109,7 +112,7 @@ class RehearsalApp:
         if reply is None:
             request.rejected = f"the play has no reply for {request.speaker!r} at turn {request.turn}"
             return _error(start_response, 400, "invalid_request_error", request.rejected)
-        self._closed.wait(reply.delay)
+        self._pause(reply.delay)
         if reply.error:
             return _error(start_response, *reply.error, headers=reply.headers)
         whole = wire.message(body, reply.filled(values), reply.stop, reply.usage)
@@ -159,8 +162,12 @@ class RehearsalApp:
                 yield wire.sse("ping")
             yield event
             if delta:
-                self._closed.wait(reply.gap)
+                self._pause(reply.gap)
         yield from wire.closing(whole)
+
+    def _pause(self, seconds: float) -> None:
+        if seconds and self.pace:
+            self._closed.wait(seconds * self.pace)
 
     def _held(self, reply: Reply) -> bool:
         return bool(reply.hang) and not self._closed.is_set() and not self._gate(reply.hang).wait(_PING_S)
@@ -174,8 +181,8 @@ class RehearsalServer:
     """The scripted API on 127.0.0.1. Use as a context manager, or call :meth:`start` and :meth:`close`.
 
     ``play`` is a Play, the name or path of one, a dict of the same form, or None for the shipped one. ``port`` 0
-    takes any free one. Each session that waits for its reply holds one of ``threads``. Raises what
-    :meth:`Play.load` raises, and OSError when the port is taken.
+    takes any free one; ``pairing`` and ``pace`` as for :class:`RehearsalApp`. Each session that waits for its reply
+    holds one of ``threads``. Raises what :meth:`Play.load` raises, and OSError when the port is taken.
     """
 
     def __init__(
@@ -184,16 +191,17 @@ class RehearsalServer:
         *,
         port: int = 0,
         pairing: bool = True,
+        pace: float = 1.0,
         threads: int = 16,
     ) -> None:
         if isinstance(play, Mapping):
             play = Play.from_dict(play)
         if not isinstance(play, Play):
             play = Play.load(play or DEFAULT_PLAY)
-        self.app = RehearsalApp(play, pairing=pairing)
+        self.app = RehearsalApp(play, pairing=pairing, pace=pace)
         listener = socket.create_server(("127.0.0.1", port))
         self.port: int = listener.getsockname()[1]
-        # waitress sends as soon as there is one byte (send_bytes, 1 by default), so every stream event goes out at once.
+        # waitress sends from the first byte on (its send_bytes is 1), so every stream event goes out at once.
         # poll(), because select() dies past descriptor 1023, which a server in the same process may well have in use.
         self._server = create_server(
             self.app, sockets=[listener], threads=threads, connection_limit=1000, asyncore_use_poll=True
