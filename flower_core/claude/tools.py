@@ -7,6 +7,7 @@ from typing import Any
 from claude_agent_sdk import McpSdkServerConfig, SdkMcpTool, ToolAnnotations, create_sdk_mcp_server, tool
 
 from flower_core.human import HumanChannel, Mail
+from flower_core.human_log import stamp
 
 
 def human_server(channel: HumanChannel) -> McpSdkServerConfig:
@@ -52,13 +53,9 @@ def _inbox_tool(channel: HumanChannel) -> SdkMcpTool[Any]:
 
 
 def _told(mail: Mail, channel: HumanChannel) -> str:
-    return channel.texts("human.inbox_item", id=mail.id, text=mail.text, amended=_amended(mail, channel))
-
-
-def _amended(mail: Mail, channel: HumanChannel) -> str:
-    if mail.amended:
-        return channel.texts("human.inbox_amended", path=mail.amended)
-    return channel.texts("human.inbox_not_amended")
+    texts = channel.texts
+    amended = texts("human.inbox_amended", path=mail.amended) if mail.amended else texts("human.inbox_not_amended")
+    return texts("human.inbox_item", id=mail.id, at=stamp(mail.at), text=mail.text, amended=amended)
 
 
 def _result(text: str, *, is_error: bool = False) -> dict[str, Any]:
