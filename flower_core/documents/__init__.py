@@ -1,0 +1,8 @@
+"""The documents a run lives on: brief, goal, verdict and handoff."""
+
+from flower_core.documents.brief import Brief, append_amendment
+from flower_core.documents.goal import Goal
+from flower_core.documents.handoff import Handoff
+from flower_core.documents.verdict import Verdict
+
+__all__ = ["Brief", "Goal", "Handoff", "Verdict", "append_amendment"]

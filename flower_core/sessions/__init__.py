@@ -1,0 +1,5 @@
+"""Where session transcripts are kept."""
+
+from flower_core.sessions.sqlite import Rewriter, SqliteSessionStore
+
+__all__ = ["Rewriter", "SqliteSessionStore"]
