@@ -1,0 +1,151 @@
+"""The journal's file: its tables, its two connections, and what can be wrong with it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_VERSION = 1
+#: ``body`` of an event is what readers get, byte for byte; ``view`` is the run as it was after event ``view_seq``.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    epoch TEXT NOT NULL,
+    state TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    last_seq INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL DEFAULT 1,
+    view_seq INTEGER NOT NULL,
+    view TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS runs_by_state ON runs (state, id);
+CREATE TABLE IF NOT EXISTS events (
+    run INTEGER NOT NULL REFERENCES runs (number),
+    seq INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answers (
+    run INTEGER NOT NULL REFERENCES runs (number),
+    ask TEXT NOT NULL,
+    body TEXT NOT NULL,
+    PRIMARY KEY (run, ask)
+) WITHOUT ROWID;
+"""
+_BUSY_MS = 1000
+_WAL_LIMIT_BYTES = 64 * 1024 * 1024
+#: SQLITE_CORRUPT and SQLITE_NOTADB.
+_RUINED = (11, 26)
+
+_log = logging.getLogger(__name__)
+
+
+class JournalLost(sqlite3.OperationalError):
+    """The file was moved or deleted under the server; what is written now would be gone after a restart."""
+
+
+class JournalFile:
+    """The SQLite file at ``path``. A file that is no database is set aside under another name, never deleted.
+
+    Raises OSError or sqlite3.Error when it cannot be opened.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.set_aside: Path | None = None
+        self._writer: sqlite3.Connection | None = self._open_first()
+        self._identity = _identity(self.path)
+        self._reader = self._connect()
+        self._reader_lock = threading.Lock()
+
+    def writer(self) -> sqlite3.Connection:
+        """The writing connection, opened anew after :meth:`drop_writer`. Raises JournalLost, sqlite3.Error, OSError.
+
+        For the writer thread alone.
+        """
+        try:
+            if _identity(self.path) != self._identity:
+                raise JournalLost(f"{self.path} is no longer the file it was")
+        except FileNotFoundError:
+            raise JournalLost(f"{self.path} is gone") from None
+        if self._writer is None:
+            self._writer = self._connect()
+        return self._writer
+
+    def drop_writer(self) -> None:
+        """Close the writing connection, rolling back what is open: after an error its state cannot be relied on."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
+        """``operation`` on the reading connection, from any thread, one at a time."""
+        with self._reader_lock:
+            return operation(self._reader)
+
+    def close(self) -> None:
+        """Close both connections; the last one out folds the write-ahead log into the file."""
+        with self._reader_lock:
+            self._reader.close()
+        self.drop_writer()
+
+    def _open_first(self) -> sqlite3.Connection:
+        try:
+            return self._prepare(self._connect(create=True))
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _RUINED:
+                raise
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        self.set_aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
+        _log.error("%s is no usable journal; it was set aside as %s", self.path, self.set_aside.name)
+        for suffix in ("", "-wal", "-shm"):
+            part = self.path.with_name(self.path.name + suffix)
+            if part.exists():
+                os.replace(part, f"{self.set_aside}{suffix}")
+        return self._prepare(self._connect(create=True))
+
+    def _prepare(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version > _VERSION:
+                raise sqlite3.OperationalError(f"{self.path} was written by a newer version of this server")
+            connection.executescript(_SCHEMA)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self, *, create: bool = False) -> sqlite3.Connection:
+        mode = "rwc" if create else "rw"
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_MS / 1000,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            # FULL: the log is synced at every commit, so what was shown survives a power cut as well as a kill.
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT_BYTES}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino

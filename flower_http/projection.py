@@ -1,0 +1,251 @@
+"""A run as clients see it, derived from its events and from nothing else.
+
+``fold`` takes the view before an event and gives the view after it. It is pure and total: the same events always
+give the same view, whatever they hold. So a view can be rebuilt at any time, and never says what no event said.
+
+Events the server makes are of kind ``system``; their text tells them apart:
+``run.created`` (payload: the run's row; always the first), ``run.started``, ``run.interrupted``, ``run.resumed``,
+``run.finished`` (payload: state, result, verdict …; always the last).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from flower_http.views import (
+    NO_STEP,
+    AskView,
+    MailView,
+    StepView,
+    count,
+    fold_ask,
+    fold_mail,
+    number,
+    settle_leftover,
+    words,
+)
+
+FINAL: Final = frozenset({"succeeded", "failed", "cancelled"})
+ACTIVE: Final = frozenset({"running", "waiting"})
+STATES: Final = frozenset({"queued", "interrupted"}) | ACTIVE | FINAL
+
+CREATED: Final = "run.created"
+STARTED: Final = "run.started"
+INTERRUPTED: Final = "run.interrupted"
+RESUMED: Final = "run.resumed"
+FINISHED: Final = "run.finished"
+
+_ROUND = re.compile(r"(?P<base>.+?)(?:#(?:round|retry)|·[^#·]+#)(?P<round>[1-9][0-9]{0,5})", re.ASCII | re.DOTALL)
+_IN_PROCESS = ("params", "costs", "turns")
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run at one moment. Times are RFC 3339 in UTC, empty when there is none yet; money is US dollars.
+
+    ``params`` is what the run was started with, ``costs`` and ``turns`` hold the cumulative figures of each of its
+    sessions; these three stay inside the process.
+    """
+
+    id: str
+    epoch: str
+    state: str = "queued"
+    flow: str = ""
+    task: str = ""
+    workspace: str = ""
+    lang: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    created_at: str = ""
+    started_at: str = ""
+    ended_at: str = ""
+    step: StepView = NO_STEP
+    asks_waiting: int = 0
+    result: str = ""
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    context: int = 0
+    cost_usd: float = 0.0
+    num_turns: int = 0
+    woke: bool = False
+    failed_at: str = ""
+    aborted: str = ""
+    error: str = ""
+    last_seq: int = 0
+    last_event_at: str = ""
+    asks: tuple[AskView, ...] = ()
+    mail: tuple[MailView, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    turns: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def final(self) -> bool:
+        """Whether the run has ended for good."""
+        return self.state in FINAL
+
+    def ask(self, ask_id: str) -> AskView | None:
+        """The question with this id, or None."""
+        return next((ask for ask in self.asks if ask.id == ask_id), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The Run of the HTTP contract. Empty times, verdict, failed_at, aborted and error are null."""
+        shown = {
+            key: getattr(self, key) for key in self.__dataclass_fields__ if key not in (*_IN_PROCESS, "asks", "mail")
+        }
+        for key in ("started_at", "ended_at", "last_event_at", "verdict", "failed_at", "aborted", "error"):
+            shown[key] = shown[key] or None
+        return {**shown, "labels": dict(self.labels), "step": asdict(self.step) if self.step.name else None}
+
+    def dump(self) -> dict[str, Any]:
+        """Everything, as JSON-serialisable data from which :meth:`restore` makes an equal view."""
+        return asdict(self)
+
+    @classmethod
+    def restore(cls, data: Mapping[str, Any]) -> RunView:
+        """The view that :meth:`dump` gave ``data`` for. Raises TypeError or KeyError for anything else."""
+        asks = tuple(AskView(**{**ask, "options": tuple(ask["options"])}) for ask in data["asks"])
+        mail = tuple(MailView(**item) for item in data["mail"])
+        return cls(**{**data, "step": StepView(**data["step"]), "asks": asks, "mail": mail})
+
+
+_Changes = dict[str, Any]
+
+
+def fold(view: RunView, seq: int, at: str, event: Mapping[str, Any]) -> RunView:
+    """The view after ``event``, which has number ``seq`` and happened ``at`` (RFC 3339). Never raises."""
+    changes: _Changes = {"last_seq": seq, "last_event_at": at}
+    handler = _HANDLERS.get(event.get("kind", ""))
+    if handler is not None:
+        payload = event.get("payload")
+        changes.update(handler(view, at, event, payload if isinstance(payload, Mapping) else {}))
+    if "state" in changes or "asks" in changes:
+        _settle_state(view, changes)
+    return replace(view, **changes)
+
+
+def _settle_state(view: RunView, changes: _Changes) -> None:
+    """A run waits exactly while it is running and one of its questions waits."""
+    asks: tuple[AskView, ...] = changes.get("asks", view.asks)
+    state: str = changes.get("state", view.state)
+    waiting = sum(1 for ask in asks if ask.state == "asked")
+    changes["asks_waiting"] = waiting
+    if state in ACTIVE:
+        changes["state"] = "waiting" if waiting else "running"
+
+
+def _on_system(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+    handler = _RUN_HANDLERS.get(event.get("text", ""))
+    return handler(view, at, payload) if handler is not None else {}
+
+
+def _on_created(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+    labels, params = payload.get("labels"), payload.get("params")
+    return {
+        "created_at": at,
+        **{key: words(payload.get(key)) for key in ("flow", "task", "workspace", "lang")},
+        "labels": {key: words(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {},
+        "params": dict(params) if isinstance(params, Mapping) else {},
+    }
+
+
+def _on_started(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+    return {"state": "running", "started_at": view.started_at or at, "woke": payload.get("woke") is True or view.woke}
+
+
+def _on_interrupted(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+    return {"state": "interrupted", "error": words(payload.get("error"))}
+
+
+def _on_resumed(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+    state = "queued" if payload.get("state") == "queued" else "running"
+    return {"state": state, "error": ""}
+
+
+def _on_finished(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+    state = payload.get("state")
+    changes: _Changes = {
+        "state": state if isinstance(state, str) and state in FINAL else "failed",
+        "ended_at": at,
+        # Whoever ends a run settles its questions first; should one be left, nobody can answer it any more.
+        "asks": tuple(settle_leftover(ask, at) for ask in view.asks),
+    }
+    changes.update({key: words(payload[key]) for key in ("result", "failed_at", "aborted", "error") if key in payload})
+    changes.update(_verdict(payload))
+    if "cost_usd" in payload:
+        changes["cost_usd"] = number(payload["cost_usd"])
+    if "num_turns" in payload:
+        changes["num_turns"] = count(payload["num_turns"])
+    return changes
+
+
+def _on_step(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+    name = words(event.get("text"))
+    match = _ROUND.fullmatch(name)
+    turn = count(payload.get("round")) or (int(match["round"]) if match else 1)
+    step = StepView(
+        name=match["base"] if match else name,
+        index=count(payload.get("index")) or view.step.index,
+        total=count(payload.get("total")) or view.step.total,
+        round=turn,
+    )
+    return {"step": step, "woke": view.woke or payload.get("woke") is True, **_verdict(payload)}
+
+
+def _on_words(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+    """Anything the main thread says carries how full its context is; a subagent's context is not the run's."""
+    context = count(payload.get("context"))
+    return {"context": context} if context and not payload.get("subagent") else {}
+
+
+def _on_result(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+    """Figures are cumulative within a session, so a run's are the sum over its sessions of what each said last.
+
+    A session that was taken up from an earlier run brings that run's figures along; who knows better says so in
+    ``run_cost_usd`` and ``run_turns``.
+    """
+    session = words(payload.get("session_id"))
+    costs = {**view.costs, session: number(payload.get("cost_usd"))}
+    turns = {**view.turns, session: count(payload.get("num_turns"))}
+    cost = number(payload["run_cost_usd"]) if "run_cost_usd" in payload else sum(costs.values())
+    total = count(payload["run_turns"]) if "run_turns" in payload else sum(turns.values())
+    return {"costs": costs, "turns": turns, "cost_usd": round(cost, 6), "num_turns": total}
+
+
+def _on_ask(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+    if payload.get("kind") == "mail":
+        return {"mail": fold_mail(view.mail, at, words(event.get("text")), payload)}
+    return {"asks": fold_ask(view.asks, at, words(event.get("text")), payload)}
+
+
+def _on_task(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+    return _verdict(payload)
+
+
+def _verdict(payload: Mapping[str, Any]) -> _Changes:
+    found = payload.get("verdict")
+    if not isinstance(found, Mapping) or not found:
+        return {}
+    failed = found.get("failed")
+    listed = [words(item) for item in failed] if isinstance(failed, (list, tuple)) else []
+    return {"verdict": {"state": words(found.get("state")), "reason": words(found.get("reason")), "failed": listed}}
+
+
+_RUN_HANDLERS: dict[str, Callable[[RunView, str, Mapping[str, Any]], _Changes]] = {
+    CREATED: _on_created,
+    STARTED: _on_started,
+    INTERRUPTED: _on_interrupted,
+    RESUMED: _on_resumed,
+    FINISHED: _on_finished,
+}
+_HANDLERS: dict[str, Callable[[RunView, str, Mapping[str, Any], Mapping[str, Any]], _Changes]] = {
+    "system": _on_system,
+    "step": _on_step,
+    "text": _on_words,
+    "thinking": _on_words,
+    "tool_call": _on_words,
+    "result": _on_result,
+    "ask": _on_ask,
+    "task": _on_task,
+}
