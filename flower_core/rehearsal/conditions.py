@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,9 +27,10 @@ class When:
     never: When | None = None
 
     @classmethod
-    def parse(cls, data: Any, where: str) -> When:
-        """Read a ``when`` table. Raises PlayError, which names the key below ``where``."""
+    def parse(cls, data: Any, where: str, names: Collection[str]) -> When:
+        """Read a ``when`` table; ``names`` are all placeholders. Raises PlayError, naming the key below ``where``."""
         table = checks.table(data, where, _KEYS)
+        checks.table(table.get("values", {}), f"{where}.values", names)
         return cls(
             turn=_numbers(table.get("turn"), f"{where}.turn"),
             request=_numbers(table.get("request"), f"{where}.request"),
@@ -38,7 +39,7 @@ class When:
             called=_least(table.get("called", []), f"{where}.called"),
             result=_regexes(table.get("result", {}), f"{where}.result"),
             values=_regexes(table.get("values", {}), f"{where}.values"),
-            never=cls.parse(table["not"], f"{where}.not") if "not" in table else None,
+            never=cls.parse(table["not"], f"{where}.not", names) if "not" in table else None,
         )
 
     def holds(self, talk: Conversation, request: int, values: Mapping[str, str]) -> bool:

@@ -15,6 +15,8 @@ from typing import Any
 
 ASK_TOOL = "mcp__human__ask"
 INBOX_TOOL = "mcp__human__inbox"
+#: What :meth:`Conversation.values` holds.
+VALUE_NAMES = ("task", "prompt", "answer", "answers", "inbox", "result", "workspace")
 
 _ROLE = re.compile(r"^[ \t]*flower-role:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
 _TURN = re.compile(r"^[ \t]*flower-turn:[ \t]*(\S+)[ \t]*$", re.MULTILINE)
@@ -164,7 +166,7 @@ class Conversation:
         return _MARKS.sub("", self.prompts[0]).strip() if self.prompts else ""
 
     def values(self) -> dict[str, str]:
-        """What a reply may quote, by the name of its placeholder."""
+        """What a reply may quote, by the name of its placeholder; exactly the names in VALUE_NAMES."""
         answers, mail, recent = self.results(ASK_TOOL), self.results(INBOX_TOOL), self.recent()
         return {
             "task": self.task,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ _REPLY_KEYS = (
     *("when", "text", "thinking", "tools", "content", "stop", "usage"),
     *("error", "headers", "delay", "gap", "hang", "cut", "sse_error"),
 )
+_BLOCK_KEYS = {"text": "text", "thinking": "thinking", "tool_use": "name"}
 _FACT_KEYS = ("in", "pattern", "join", "default")
 
 
@@ -85,8 +86,11 @@ def _captured(match: re.Match[str]) -> str:
     return next((group for group in match.groups() if group is not None), match[0])
 
 
-def read_reply(data: Any, where: str, head: Mapping[str, Any]) -> Reply:
-    """Check one entry of a speaker's list; ``head`` is the play's own table. Raises PlayError, naming the key."""
+def read_reply(data: Any, where: str, head: Mapping[str, Any], names: Collection[str]) -> Reply:
+    """Check one entry of a speaker's list. Raises PlayError, naming the key.
+
+    ``head`` is the play's own table, ``names`` are all placeholders there are.
+    """
     entry = checks.table(data, where, _REPLY_KEYS)
     usage = checks.table(entry.get("usage", {}), f"{where}.usage")
     headers = checks.table(entry.get("headers", {}), f"{where}.headers")
@@ -101,7 +105,7 @@ def read_reply(data: Any, where: str, head: Mapping[str, Any]) -> Reply:
         gap=checks.seconds(entry.get("gap", head.get("gap", 0)), f"{where}.gap"),
         hang=checks.text(entry.get("hang", ""), f"{where}.hang"),
         cut=checks.whole(entry["cut"], f"{where}.cut") if "cut" in entry else None,
-        when=When.parse(entry["when"], f"{where}.when") if "when" in entry else None,
+        when=When.parse(entry["when"], f"{where}.when", names) if "when" in entry else None,
     )
 
 
@@ -110,8 +114,8 @@ def _blocks(entry: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], ..
     if "content" in entry:
         if said:
             raise PlayError(f"{where}.{said[0]}", "stands beside content, which already says everything")
-        blocks = [checks.table(b, f"{where}.content[{i}]") for i, b in enumerate(checks.array(entry["content"], where))]
-        return tuple(blocks)
+        content = checks.array(entry["content"], f"{where}.content")
+        return tuple(_content_block(block, f"{where}.content[{index}]") for index, block in enumerate(content))
     if not said and "error" not in entry and "sse_error" not in entry:
         raise PlayError(where, "says nothing; give it text, thinking, tools, content, error or sse_error")
     found: list[Mapping[str, Any]] = []
@@ -123,6 +127,16 @@ def _blocks(entry: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], ..
     for index, tool in enumerate(checks.array(entry.get("tools", []), f"{where}.tools")):
         found.append(_tool_use(tool, f"{where}.tools[{index}]"))
     return tuple(found)
+
+
+def _content_block(value: Any, where: str) -> Mapping[str, Any]:
+    block = checks.table(value, where)
+    needed = _BLOCK_KEYS.get(checks.text(block.get("type"), f"{where}.type"))
+    if needed is None:
+        raise PlayError(f"{where}.type", f"must be one of {', '.join(_BLOCK_KEYS)}, not {block['type']!r}")
+    if needed not in block:
+        raise PlayError(f"{where}.{needed}", "is missing")
+    return block
 
 
 def _tool_use(value: Any, where: str) -> Mapping[str, Any]:

@@ -58,15 +58,16 @@ tool's results by the tool's name, or a list of these). The value is the first g
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from flower_core.rehearsal import checks
 from flower_core.rehearsal.checks import PlayError
-from flower_core.rehearsal.conversation import Conversation
+from flower_core.rehearsal.conversation import VALUE_NAMES, Conversation
 from flower_core.rehearsal.parts import Fact, Reply, read_fact, read_reply
 
 PLAYS_DIR = Path(__file__).parent / "plays"
@@ -107,9 +108,10 @@ class Play:
         speakers = {name: replies for name, replies in play.items() if name not in ("play", "facts")}
         if not speakers:
             raise PlayError("play", "nobody speaks in it; give at least one speaker a list of replies")
+        names = (*VALUE_NAMES, *facts)
         return cls(
-            speakers={name: _replies(replies, name, head) for name, replies in speakers.items()},
-            facts={name: read_fact(fact, f"facts.{name}") for name, fact in facts.items()},
+            speakers={name: _replies(replies, name, head, names) for name, replies in speakers.items()},
+            facts={name: _named_fact(name, fact) for name, fact in facts.items()},
             title=checks.text(head.get("title", ""), "play.title"),
         )
 
@@ -137,8 +139,17 @@ def shipped_plays() -> list[str]:
     return sorted(path.stem for path in PLAYS_DIR.glob("*.toml"))
 
 
-def _replies(data: Any, name: str, head: Mapping[str, Any]) -> tuple[Reply, ...]:
+def _replies(data: Any, name: str, head: Mapping[str, Any], names: Collection[str]) -> tuple[Reply, ...]:
     replies = checks.array(data, name)
     if not replies:
         raise PlayError(name, "has no replies")
-    return tuple(read_reply(entry, f"{name}[{index}]", head) for index, entry in enumerate(replies))
+    return tuple(read_reply(entry, f"{name}[{index}]", head, names) for index, entry in enumerate(replies))
+
+
+def _named_fact(name: str, data: Any) -> Fact:
+    where = f"facts.{name}"
+    if not re.fullmatch("[a-z_]+", name):
+        raise PlayError(where, "a fact's name consists of small letters and _")
+    if name in VALUE_NAMES:
+        raise PlayError(where, "is a placeholder already; choose another name")
+    return read_fact(data, where)
