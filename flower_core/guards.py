@@ -192,9 +192,13 @@ def _readings(path: str, base: str) -> set[str]:
     directory, so each reading has to be inside.
     """
     full = {os.path.join(base, path), os.path.join(base, os.path.expanduser(path))}
-    return {os.path.realpath(way) for name in full for way in (name, os.path.normpath(name))}
+    return {_resolved(way) for name in full for way in (name, os.path.normpath(name))}
+
+
+def _resolved(path: str) -> str:
+    # What /proc/self/cwd means depends on the process that asks, so such a path stays what it is: outside.
+    return path if re.match(r"/+proc(/|$)", path) else os.path.realpath(path)
 
 
 def _within(path: str, roots: Sequence[str]) -> bool:
-    # What /proc/self means depends on the process that asks.
-    return not path.startswith("/proc/") and any(Path(path).is_relative_to(root) for root in roots)
+    return any(Path(path).is_relative_to(root) for root in roots)

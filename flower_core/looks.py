@@ -114,10 +114,10 @@ class Rule:
     def __init__(self, flags: str, operands: Callable[[Operands], bool] = _any, wild: Wildcards = "anywhere") -> None:
         self.operands = operands
         self.wild = wild
-        self._values: dict[str, str] = {}
+        self.flags: dict[str, str] = {}
         for flag in flags.split():
             name = flag.rstrip(":?=")
-            self._values[name] = flag[len(name) :]
+            self.flags[name] = flag[len(name) :]
 
     def allows(self, args: Sequence[Word], *, piped: bool) -> bool:
         """Whether every flag among ``args`` is known and the rest is acceptable."""
@@ -155,15 +155,15 @@ class Rule:
         """The flags in one word and whether the next word is the value of the last; None when one is unknown."""
         if text.startswith("--"):
             name, equals, _ = text.partition("=")
-            kind = self._values.get(name)
+            kind = self.flags.get(name)
             if kind is None or (not kind and equals) or (kind == "=" and not equals):
                 return None
             return {name}, kind == ":" and not equals
-        if "-NUM" in self._values and re.fullmatch(r"-[0-9]+", text):
+        if "-NUM" in self.flags and re.fullmatch(r"-[0-9]+", text):
             return set(), False
         names: set[str] = set()
         for at, letter in enumerate(text[1:], start=1):
-            kind = self._values.get(f"-{letter}")
+            kind = self.flags.get(f"-{letter}")
             if kind is None:
                 return None
             names.add(f"-{letter}")
@@ -183,12 +183,12 @@ _LOG = f"""{_DIFF} -NUM -n: -g -i -E -F -P -L: -c -m -t -r --oneline --graph --a
     --all-match --invert-grep --regexp-ignore-case --extended-regexp --fixed-strings --format= --pretty?
     --abbrev-commit --no-abbrev-commit --date= --relative-date --parents --children --left-right --cherry-mark
     --cherry-pick --boundary --merges --no-merges --first-parent --min-parents= --max-parents= --reverse --follow
-    --topo-order --date-order --author-date-order --full-history --simplify-merges --ancestry-path --walk-reflogs
-    --merge-base --source --not --no-notes --diff-merges="""
-_GREP = """-i -v -w -x -c -l -L -n -H -h -o -q -s -a -I -b -U -E -F -P -A: -B: -C: -m: -e: --ignore-case
-    --invert-match --word-regexp --line-regexp --count --line-number --with-filename --no-filename --only-matching
-    --quiet --no-messages --text --fixed-strings --regexp: --max-count: --after-context: --before-context:
-    --context: --color? --null"""
+    --topo-order --date-order --full-history --simplify-merges --ancestry-path --walk-reflogs
+    --merge-base --source --not --no-notes"""
+_GREP = """-i -v -w -x -c -l -L -n -H -h -o -q -s -a -I -b -U -E -F -P -A: -B: -C: -m: -e: --ignore-case --invert-match
+    --word-regexp --line-regexp --count --line-number --with-filename --no-filename --only-matching --quiet
+    --no-messages --text --fixed-strings --regexp: --max-count: --after-context: --before-context:
+    --context: --color?"""
 
 #: The commands by name, git's by name and subcommand. ``find`` has a grammar of its own, see :func:`_find`.
 RULES: dict[str, Rule] = {
@@ -217,9 +217,9 @@ RULES: dict[str, Rule] = {
     "ls": Rule(
         """-a -A -b -B -c -C -d -f -F -g -G -h -H -i -k -l -L -m -n -N -o -p -q -Q -r -R -s -S -t -u -U -v -x -X -Z -1
         -w: -I: -T: --all --almost-all --author --escape --ignore-backups --color? --directory --classify? --file-type
-        --full-time --group-directories-first --no-group --human-readable --si --dereference --inode --ignore=
-        --hide= --kibibytes --numeric-uid-gid --literal --quote-name --reverse --recursive --size --sort= --time=
-        --time-style= --width= --zero --block-size= --format= --indicator-style= --quoting-style="""
+        --full-time --group-directories-first --no-group --human-readable --si --dereference --inode --ignore= --hide=
+        --kibibytes --numeric-uid-gid --literal --quote-name --reverse --recursive --size --sort= --time= --time-style=
+        --width= --zero --block-size= --format= --indicator-style= --quoting-style="""
     ),
     "pwd": Rule("-L -P --logical --physical", _none, wild="nowhere"),
     "cat": Rule(
@@ -234,8 +234,8 @@ RULES: dict[str, Rule] = {
     "wc": Rule("-c -m -l -L -w --bytes --chars --lines --max-line-length --words --total=", _files),
     "stat": Rule("-L -f -t -x -c: --dereference --file-system --terse --format= --printf=", _no_stdin),
     "file": Rule(
-        """-b -i -k -L -h -N -r -0 -F: --brief --mime --mime-type --mime-encoding --extension --keep-going --dereference
-        --no-dereference --no-pad --raw --print0 --separator:""",
+        """-b -i -k -L -h -N -r -0 -F: --brief --mime --mime-type --mime-encoding --extension --keep-going
+        --dereference --no-dereference --no-pad --raw --print0 --separator:""",
         _files,
         wild="inside",
     ),
@@ -245,8 +245,8 @@ RULES: dict[str, Rule] = {
         --time-style= --exclude= --one-file-system --null"""
     ),
     "df": Rule(
-        """-a -h -H -i -k -l -m -P -T -B: -t: -x: --all --block-size= --human-readable --si --inodes --local
-        --no-sync --output? --portability --print-type --total --type= --exclude-type="""
+        """-a -h -H -i -k -l -m -P -T -B: -t: -x: --all --block-size= --human-readable --si --inodes --local --no-sync
+        --output? --portability --print-type --total --type= --exclude-type="""
     ),
     "date": Rule(
         """-u -R -I? -d: -r: --utc --universal --date: --reference: --iso-8601? --rfc-3339= --rfc-email --debug""",
@@ -264,8 +264,8 @@ RULES: dict[str, Rule] = {
     "grep": Rule(
         f"""{_GREP} -NUM -r -R -y -G -Z -z -T -D: -d: --recursive --dereference-recursive --include= --exclude=
         --exclude-dir= --files-with-matches --files-without-match --basic-regexp --extended-regexp --perl-regexp
-        --no-ignore-case --byte-offset --null-data --initial-tab --binary-files= --devices= --directories=
-        --label= --line-buffered""",
+        --no-ignore-case --byte-offset --null-data --initial-tab --binary-files= --devices= --directories= --label=
+        --line-buffered""",
         _grep,
     ),
     "rg": Rule(
@@ -281,10 +281,9 @@ RULES: dict[str, Rule] = {
 }
 
 _FIND = """-H -L -P -E -print -prune -name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -lname
-    -ilname -type -xtype -size -empty -mtime -mmin -atime -amin -ctime -cmin -used -newer -anewer -cnewer -user
-    -group -uid -gid -nouser -nogroup -perm -readable -writable -executable -links -inum -samefile -fstype
-    -maxdepth -mindepth -mount -xdev -depth -d -daystart -follow -noleaf -ignore_readdir_race -true -false -not
-    -a -and -o -or"""
+    -ilname -type -xtype -size -empty -mtime -mmin -atime -amin -ctime -cmin -used -newer -anewer -cnewer -user -group
+    -uid -gid -nouser -nogroup -perm -readable -writable -executable -links -inum -samefile -fstype -maxdepth -mindepth
+    -mount -xdev -depth -d -daystart -follow -noleaf -ignore_readdir_race -true -false -not -a -and -o -or"""
 _FIND_WORDS = frozenset(_FIND.split())
 _FIND_VALUE = re.compile(r"-[0-9]+[A-Za-z]?|-[ugoa]*[+=][rwxstXugoa,+=]*|-newer[aBcm][aBcmt]")
 
@@ -307,8 +306,6 @@ def _known_to_find(text: str) -> bool:
 
 def is_look(words: Sequence[Word], *, piped: bool) -> bool:
     """Whether one simple command only looks. ``piped`` says that its standard input comes from a pipe."""
-    if any(word.wild >= 0 for word in words[:1]):
-        return False
     name, args = words[0].text, words[1:]
     if name == "find":
         return _find(args)

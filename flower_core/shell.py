@@ -42,17 +42,33 @@ def is_ephemeral(command: str) -> bool:
     The same answer decides what may run without dispatching it and what expires from the conversation.
     Never raises; anything not understood is False.
     """
-    text = command.strip(" \t\n")
-    if not text or len(text) > MAX_LENGTH or any(_is_hidden(char) for char in text):
-        return False
-    source = text.encode()
-    root = Parser(_BASH).parse(source).root_node
-    if root.type != "program" or root.has_error:
-        return False
     try:
-        return all(is_look(words, piped=piped) for words, piped in _commands(root, source))
+        return all(is_look(words, piped=piped) for words, piped in _parse(command))
     except _NotALook:
         return False
+
+
+def split_words(command: str) -> list[list[Word]] | None:
+    """The simple commands of ``command`` as words, in no particular order; None when it is not plain enough."""
+    try:
+        return [words for words, _ in _parse(command)]
+    except _NotALook:
+        return None
+
+
+def _parse(command: str) -> list[tuple[list[Word], bool]]:
+    """Every simple command as its words, and whether something is piped into it. At least one; raises _NotALook."""
+    text = command.strip(" \t\n")
+    if not text or len(text) > MAX_LENGTH or any(_is_hidden(char) for char in text):
+        raise _NotALook("empty, long or with hidden characters")
+    source = text.encode()
+    root = Parser(_BASH).parse(source).root_node
+    if root.has_error:
+        raise _NotALook("syntax")
+    found = list(_commands(root, source))
+    if not found:
+        raise _NotALook("no command")
+    return found
 
 
 def _is_hidden(char: str) -> bool:
@@ -64,7 +80,6 @@ def _is_hidden(char: str) -> bool:
 
 
 def _commands(root: Node, source: bytes) -> Iterator[tuple[list[Word], bool]]:
-    """Every simple command under ``root`` as its words, and whether something is piped into it."""
     waiting = [(root, False)]
     while waiting:
         node, piped = waiting.pop()
