@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sqlite3
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
@@ -12,6 +13,7 @@ from flower_http.auth import Guard
 from flower_http.errors import CONTENT_TYPE, Problem
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
 from flower_http.idempotency import KeyStore, SqliteKeys
+from flower_http.journal import JournalUnavailable
 from flower_http.manager_api import Manager
 from flower_http.routes import BLUEPRINTS
 from flower_http.routes.view import EXTENSION, Services
@@ -35,7 +37,7 @@ def create_app(
     """The app, for any WSGI server.
 
     Everything may be left out: settings come from the environment, tokens and idempotency keys live in the data dir;
-    without a ``manager`` whatever concerns runs is answered with 503.
+    without a ``manager``, whatever concerns runs is answered with 503.
     Raises :class:`flower_http.errors.StartError` for impossible settings or an unreadable tokens file.
     """
     settings = settings or Settings.load()
@@ -54,6 +56,8 @@ def create_app(
         app.register_blueprint(blueprint)
     app.register_error_handler(Problem, render)
     app.register_error_handler(HTTPException, _render_http)
+    app.register_error_handler(sqlite3.Error, _render_disk)
+    app.register_error_handler(JournalUnavailable, _render_disk)
     app.register_error_handler(Exception, _render_fault)
     app.after_request(_finish)
     return app
@@ -80,6 +84,12 @@ def _render_http(error: HTTPException) -> Response:
     if status not in _SLUGS:
         status = 400 if status < 500 else 500
     return render(Problem(status, _SLUGS.get(status, "internal-error"), detail, headers=headers))
+
+
+def _render_disk(error: Exception) -> Response:
+    _LOG.error("request %s: the disk does not take what must be kept", request_id(request.environ), exc_info=error)
+    detail = "nothing was done, because it could not be kept; try again"
+    return render(Problem(503, "journal-unavailable", detail, headers={"Retry-After": "5"}))
 
 
 def _render_fault(error: Exception) -> Response:

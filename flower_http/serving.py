@@ -1,0 +1,140 @@
+"""The life of a server process: what is checked before anything starts, one line when it listens, an orderly end."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from flower_core.errors import FlowerError
+from flower_http import logs
+from flower_http.errors import StartError
+from flower_http.settings import Settings
+from flower_http.tokens import TokenStore
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - no such module on Windows, where nothing guards the data dir
+    fcntl = None  # type: ignore[assignment]
+
+#: Seconds the service gets to stop, and seconds after which the process ends whatever still hangs.
+_STOP_S, _END_S = 8.0, 9.5
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LOG = logging.getLogger(__name__)
+
+
+class Service(Protocol):
+    """A server that is ready to be started, with everything behind it."""
+
+    @property
+    def url(self) -> str:
+        """``http://HOST:PORT`` with the port in use; known once :meth:`start` has returned."""
+        ...
+
+    def start(self) -> None:
+        """Listen, and return when requests are accepted. Raises OSError when the address cannot be had."""
+        ...
+
+    def stop(self, deadline_s: float) -> None:
+        """Take no more, let readers go, write the books; return within ``deadline_s`` seconds."""
+        ...
+
+
+BuildService = Callable[[Settings], Service]
+
+
+def serve(settings: Settings, build: BuildService) -> None:
+    """Serve until SIGTERM or SIGINT. Call from the main thread.
+
+    Raises :class:`StartError`, with one line that says what to do, when anything is in the way; nothing has been
+    started then.
+    """
+    logs.configure(settings.log_format)
+    for line in settings.warnings:
+        _LOG.warning(line)
+    with data_dir(settings.data_dir):
+        check(settings)
+        # A SimpleQueue may be used from a signal handler; an Event may not, its lock is not reentrant.
+        stops: queue.SimpleQueue[int] = queue.SimpleQueue()
+        with _on_signals(stops.put):
+            service = _start(settings, build)
+            print(f"flower-server listening on {service.url}", flush=True)
+            _LOG.info("stopping on %s", signal.Signals(stops.get()).name)
+            _stop(service)
+
+
+def check(settings: Settings) -> None:
+    """Raise :class:`StartError` for a bind that needs a token, an unreadable tokens file or missing credentials."""
+    tokens = TokenStore(settings.tokens_path, settings.token)
+    if not settings.on_loopback and not tokens.configured:
+        raise StartError(
+            f"--host {settings.host} can be reached from other machines, so a token is needed: "
+            "run `flower-server token add NAME --scope start`, or set FLOWER_TOKEN"
+        )
+    settings.require_credentials()
+
+
+@contextmanager
+def data_dir(path: Path) -> Iterator[None]:
+    """Hold ``path``, made if missing (mode 0700), for this process alone. Raises :class:`StartError`."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = (path / "server.lock").open("a")
+    except OSError as error:
+        raise StartError(f"--data-dir {path}: {error.strerror or error}") from error
+    with handle:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                other = "is in use by another flower-server; stop that one, or choose another (FLOWER_DATA_DIR)"
+                raise StartError(f"--data-dir {path} {other}") from error
+        yield
+
+
+def _start(settings: Settings, build: BuildService) -> Service:
+    try:
+        service = build(settings)
+        service.start()
+    except FlowerError as error:
+        raise StartError(str(error)) from error
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            raise StartError(str(error)) from error
+        place = f"port {settings.port} of {settings.host}"
+        raise StartError(f"{place}: {error.strerror}; choose another with --port (FLOWER_PORT) or --host") from error
+    return service
+
+
+def _stop(service: Service) -> None:
+    watchdog = threading.Timer(_END_S, _end_anyway)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        service.stop(_STOP_S)
+    finally:
+        watchdog.cancel()
+
+
+def _end_anyway() -> None:  # pragma: no cover - only when a stop hangs
+    sys.stderr.write("flower-server: did not stop in time; ending anyway\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
+@contextmanager
+def _on_signals(put: Callable[[int], None]) -> Iterator[None]:
+    before = {name: signal.signal(name, lambda number, _frame: put(number)) for name in _SIGNALS}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
