@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flower_core.documents import Brief
-from flower_core.lineage import Lineage
-from flower_core.lineage import archive as archive_lineage
+from flower_core.lineage import FILE_NAME, Lineage, archive
 from flower_core.texts import DEFAULT_LANG, texts_for
 from flower_core.workbench import Workbench
 from flower_core.workflow.clarify import load_brief
 from flower_core.workflow.goal import load_goal
-from flower_core.workflow.workflow import LINEAGE_FILE
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ def state_of(places: Places) -> WakeState:
     """As :func:`wake_state`, for places already known."""
     brief = load_brief(places.brief, places.lang)
     goal = load_goal(places.goal, places.lang)
-    lineage = Lineage(places.run_dir / LINEAGE_FILE, places.workbench.workspace)
-    lineage.load(lambda session_id: True)
+    lineage = Lineage(places.run_dir / FILE_NAME, places.workbench.workspace).load(lambda session_id: True)
     texts = texts_for(places.lang)
     names = [texts(f"workflow.steps.{step}") for step in ("clarify", "goal", "work")]
     sessions = {name: session for name in names if (session := lineage.get(name))}
@@ -102,7 +99,7 @@ def put_away(places: Places) -> None:
     """Move lineage, brief and goal to ``notes/archive/<stamp>/``, so that the next run starts from nothing."""
     notes = places.workbench.notes
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    archive_lineage(places.run_dir, notes, [places.brief.name, places.goal.name], stamp)
+    archive(places.run_dir, notes, [places.brief.name, places.goal.name], stamp)
 
 
 def say(places: Places, words: str) -> None:

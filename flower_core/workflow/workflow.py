@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flower_core.events import Event, EventSink, SafeSink, note
-from flower_core.lineage import Lineage
+from flower_core.lineage import FILE_NAME, Lineage
 from flower_core.manifest import StepResult
 from flower_core.workflow.attempts import Attempt, Outcome, first_attempt, run_attempts
 from flower_core.workflow.budget import BUDGET_KEY, open_budget
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from flower_core.human import HumanChannel
     from flower_core.workbench import Workbench
 
-LINEAGE_FILE = "lineage.json"
 StepSink = Callable[[Step, StepResult], None]
 
 
@@ -133,6 +132,8 @@ class _Run:
         self._emit = SafeSink(on_event, runner.ui_errors)
         self._names = {step.name for step in workflow.steps}
         self._lineage = self._load_lineage() if workflow.continuous else None
+        #: Whether this run takes up what an earlier one left.
+        woke = self._lineage is not None and bool(self._lineage.steps)
         self.ctx: Context = {
             **workflow.context,
             "_runtime": runner,
@@ -140,9 +141,11 @@ class _Run:
             "_sessions": {},
             "_results": {},
             "_lineage": self._lineage,
-            "_woke": self._lineage is not None and self._lineage.woke,
+            "_woke": woke,
             BUDGET_KEY: open_budget(workflow.budget_usd, runner),
         }
+        if woke:
+            self._write(lambda lineage: lineage.mark_woke())
 
     async def step(self, index: int, step: Step) -> bool:
         """Run one step and write down what came of it. False when the workflow ends here."""
@@ -199,9 +202,8 @@ class _Run:
         return step.on_fail != "stop"
 
     def _load_lineage(self) -> Lineage:
-        lineage = Lineage(self._runner.run_dir / LINEAGE_FILE, self._runner.workspace)
-        lineage.load(self._runner.has_session)
-        return lineage
+        lineage = Lineage(self._runner.run_dir / FILE_NAME, self._runner.workspace)
+        return lineage.load(self._runner.has_session)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -221,9 +223,12 @@ class _Run:
             self._runner.on_session = before
 
     def _remember(self, name: str, session_id: str) -> None:
+        self._write(lambda lineage: lineage.set(name, session_id))
+
+    def _write(self, change: Callable[[Lineage], None]) -> None:
         if self._lineage is None:
             return
         try:
-            self._lineage.set(name, session_id)
+            change(self._lineage)
         except OSError as error:  # a full disk costs the continuity, not the run
             note(error, self._runner.ui_errors)
