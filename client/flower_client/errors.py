@@ -35,13 +35,15 @@ class Unreachable(FlowerClientError):
     """There was no usable reply. The same request may well succeed later.
 
     ``retry_after_s`` is how long the server asked to be left alone (already bounded to 60 s), or None.
-    ``status`` is the HTTP status when there was one, else 0.
+    ``status`` is the HTTP status when there was one, else 0. ``maybe_done`` is whether the server may have carried out
+    the request all the same; False means that it never got there.
     """
 
     def __init__(self, message: str, *, hint: str = "", status: int = 0, retry_after_s: float | None = None) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.retry_after_s = retry_after_s
+        self.maybe_done = True
 
 
 class BadReply(Unreachable):

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 from flower_client.errors import (
     BadReply,
@@ -114,12 +115,14 @@ class Transport:
         Only for GET, or with an idempotency ``key``, under which the server carries a request out once however often
         it arrives. Raises what :meth:`exchange` raises.
         """
-        failures = 0
+        failures, maybe_done = 0, False
         while True:
             try:
                 return self.exchange(method, path, params=params, body=body, key=key)
             except (Unreachable, ProblemError) as error:
                 failures += 1
+                if isinstance(error, Unreachable):
+                    maybe_done = error.maybe_done = error.maybe_done or maybe_done
                 if failures >= self.attempts or not may_succeed_later(error):
                     raise
                 self.sleep(pause_after(error, failures, self.backoff))
@@ -146,7 +149,9 @@ class Transport:
                 allow_redirects=False,
             )
         except (requests.RequestException, OSError) as error:
-            raise Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE) from error
+            failure = Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE)
+            failure.maybe_done = not _never_left(error)
+            raise failure from error
         with response:
             return self._judge(response)
 
@@ -252,6 +257,14 @@ def _json(response: requests.Response) -> Any:
         return json.loads(response.content)
     except (ValueError, RecursionError):
         return None
+
+
+def _never_left(error: BaseException) -> bool:
+    """Whether no connection came about, so that the server cannot have seen the request."""
+    if isinstance(error, requests.ConnectTimeout):
+        return True
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(reason, urllib3.exceptions.NewConnectionError)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,0 +1,44 @@
+"""flower-client: the command. Every option can also be set by the variable its help names."""
+
+from __future__ import annotations
+
+import click
+
+from flower_client import commands_read, commands_start, commands_steer
+from flower_client.app import App, Commands, option
+
+
+@click.group(cls=Commands, context_settings={"auto_envvar_prefix": "FLOWER", "help_option_names": ["-h", "--help"]})
+@option("--url", metavar="URL", help="The server's address. [default: http://127.0.0.1:8420]")
+@option("--token", metavar="TOKEN", help="The token. Better in the variable or in the file than on a command line.")
+@option("--json", "as_json", envvar="FLOWER_JSON", is_flag=True, help="Print the API's own objects, as JSON.")
+@click.version_option(package_name="flower-client")
+@click.pass_context
+def main(ctx: click.Context, url: str | None, token: str | None, as_json: bool) -> None:
+    """Follow and steer flower runs.
+
+    Address and token may also stand in client.toml in ~/.config/flower (mode 0600).
+
+    Exit codes: 0 done, and a watched run succeeded · 1 the run failed or was cancelled · 2 usage · 3 server unreachable
+    · 4 not allowed · 5 refused · 6 events were lost · 7 left at a question · 130 left with Ctrl-C.
+    """
+    ctx.obj = App(url=url, token=token, as_json=as_json)
+
+
+for command in (
+    commands_start.start,
+    commands_start.once,
+    commands_start.watch,
+    commands_read.runs,
+    commands_read.show,
+    commands_read.steps,
+    commands_read.events,
+    commands_read.asks,
+    commands_steer.answer,
+    commands_steer.decline,
+    commands_steer.say,
+    commands_steer.interrupt,
+    commands_steer.cancel,
+    commands_steer.resume,
+):
+    main.add_command(command)

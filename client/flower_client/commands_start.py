@@ -1,0 +1,242 @@
+"""start, once and watch: the commands that bring a run about and see it through."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from flower_client.api import FlowerClient
+from flower_client.app import App, option, pass_app
+from flower_client.errors import Unreachable
+from flower_client.exits import Exit
+from flower_client.feed import Options
+from flower_client.keyboard import Keyboard
+from flower_client.models import Run
+from flower_client.render import DEFAULT_SHOW, SHOWABLE, Renderer
+from flower_client.safe_text import one_line
+from flower_client.screen import Screen
+from flower_client.session import WatchSession
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_VIEWING = (
+    option(
+        "--on-ask",
+        type=click.Choice(["auto", "prompt", "wait", "decline", "first"]),
+        default="auto",
+        show_default=True,
+        help="What to do with a question: prompt for an answer, wait for one from elsewhere, decline it, or take the"
+        " first option (decline where there is none). auto prompts in a terminal and waits without one.",
+    ),
+    option("--exit-on-ask", is_flag=True, help="Leave with code 7 as soon as a question waits."),
+    option(
+        "--show",
+        default=",".join(sorted(DEFAULT_SHOW)),
+        show_default=True,
+        metavar="KINDS",
+        help="Which events to show, comma-separated: text, thinking, tools, all. Steps, questions, retries,"
+        " handoffs and errors always show.",
+    ),
+    option("--subagents", is_flag=True, help="Show what subagents say and do, too."),
+    option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."),
+    option(
+        "--give-up",
+        type=click.FloatRange(min=0),
+        default=3600.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Leave with code 3 when the server has been out of reach for so long.",
+    ),
+)
+_STARTING = (
+    option("--workspace", metavar="NAME", help="Directory under the server's workspace root. [default: a new one]"),
+    option("--lang", metavar="CODE", help="Language of prompts and documents. [default: the server's]"),
+    option("--model", metavar="NAME", help="The model. [default: the server's]"),
+    option("--label", "labels", multiple=True, metavar="K=V", help="A label to find the run by; repeatable."),
+    option("--idempotency-key", metavar="KEY", help="The same key starts one run only, for 24 hours. [default: new]"),
+    option("--watch", is_flag=True, help="Go on as `watch` does."),
+)
+
+
+def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
+    def decorate(command: F) -> F:
+        for decorator in reversed(options):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+@click.command()
+@click.argument("task", required=False)
+@option("--flow", metavar="NAME", help="A flow the server knows. [default: starter]")
+@option("--no-goal", is_flag=True, help="Set no goal: no judge looks at the work.")
+@option("--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds of work and judging, in all. [default: 3]")
+@option("--judge-can-run", is_flag=True, help="The judge may run commands.")
+@option("--clarify-only", is_flag=True, help="End when it is clear what is wanted.")
+@option("--asks", type=click.IntRange(min=0), metavar="N", help="Most questions it may ask. [default: no limit]")
+@option("--timeout", type=float, metavar="SECONDS", help="How long a question waits, at most 86400. [default: 1800]")
+@option("--new", is_flag=True, help="Start afresh in a workspace that holds earlier work.")
+@option("--isolate", is_flag=True, help="Workers work in git worktrees of their own.")
+@option("--budget", type=float, metavar="USD", help="Most US dollars per session. [default: no limit]")
+@option("--window", type=int, metavar="TOKENS", help="Context window to assume. [default: the model's]")
+@option("--no-handoff", is_flag=True, help="No handoff to a fresh session when the context fills up.")
+@option("-i", "--instructions", metavar="TEXT", help="Further instructions for whoever does the work.")
+@_all_of(_STARTING)
+@_all_of(_VIEWING)
+@pass_app
+def start(app: App, /, task: str | None, **given: Any) -> None:
+    """Start a run of TASK and print its id.
+
+    Without TASK a terminal asks for it; leave it empty to wake what an existing --workspace holds. A TASK of - is read
+    from standard input.
+    """
+    viewing = _viewing(given, after=0)
+    words = _task(task, has_workspace=given["workspace"] is not None)
+    wanted: dict[str, Any] = {name: True for name in ("judge_can_run", "clarify_only", "new", "isolate") if given[name]}
+    wanted |= {"goal": False} if given["no_goal"] else {}
+    wanted |= {"handoff": False} if given["no_handoff"] else {}
+    wanted |= {name: given[name] for name in ("flow", "rounds", "window", "instructions")}
+    wanted |= {"max_asks": given["asks"], "timeout_s": given["timeout"], "budget_usd": given["budget"]}
+    _go(app, given, viewing, lambda client, common: client.start(words, **wanted, **common))
+
+
+@click.command()
+@click.argument("prompt")
+@option("-i", "--instructions", metavar="TEXT", help="Instructions for the session.")
+@option("-t", "--tools", metavar="NAMES", help="Tools it may use, comma-separated. [default: Read,Glob,Grep]")
+@option("-p", "--permission-mode", metavar="MODE", help="The agent program's permission mode. [default: dontAsk]")
+@option("-b", "--budget", type=float, metavar="USD", help="Most US dollars. [default: no limit]")
+@option("--resume", metavar="SESSION", help="Go on from this session.")
+@option("--fork", is_flag=True, help="With --resume: leave that session as it is and branch off.")
+@_all_of(_STARTING)
+@_all_of(_VIEWING)
+@pass_app
+def once(app: App, /, prompt: str, **given: Any) -> None:
+    """Start a single session with PROMPT and print the run's id."""
+    viewing = _viewing(given, after=0)
+    tools = [name.strip() for name in given["tools"].split(",") if name.strip()] if given["tools"] is not None else None
+    wanted = {name: given[name] for name in ("instructions", "permission_mode", "resume")}
+    wanted |= {"tools": tools, "budget_usd": given["budget"], "fork": given["fork"] or None}
+    _go(app, given, viewing, lambda client, common: client.once(prompt, **wanted, **common))
+
+
+@click.command()
+@click.argument("run_id")
+@option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Start after this event.")
+@option("--from-start", is_flag=True, help="Start with the first event.")
+@option("--tail", type=click.IntRange(1, 1000), metavar="N", help="Start with the last N events. [default: 50]")
+@_all_of(_VIEWING)
+@pass_app
+def watch(app: App, /, run_id: str, after: int | None, from_start: bool, tail: int | None, **given: Any) -> None:
+    """Follow a run to its end, answer its questions, and steer it.
+
+    In a terminal, a line you type goes to the agent's inbox, or is the answer when a question is on the screen. Ctrl-C
+    asks what to do, twice leaves. Ends with code 0 when the run succeeded, 1 when it did not, 6 when events were lost.
+    """
+    if sum((after is not None, from_start, tail is not None)) > 1:
+        raise click.UsageError("--after, --from-start and --tail exclude each other")
+    begin = 0 if from_start else after
+    viewing = _viewing(given, after=begin or 0, tail=tail or (50 if begin is None else None))
+    with app.client() as client:
+        run = client.run(run_id)
+        if not app.as_json:
+            click.echo(one_line(f"{run.id} ({run.state}) {run.task}", 200), err=True)
+        _watch(app, client, run.id, viewing)
+
+
+def _go(
+    app: App, given: dict[str, Any], viewing: Viewing, begin: Callable[[FlowerClient, dict[str, Any]], Run]
+) -> None:
+    """Start a run, say its id, and watch it if that is wanted."""
+    key = given["idempotency_key"] or uuid.uuid4().hex
+    common = {name: given[name] for name in ("workspace", "lang", "model")}
+    common |= {"labels": _labels(given["labels"]), "idempotency_key": key}
+    with app.client() as client:
+        try:
+            run = begin(client, common)
+        except Unreachable as error:
+            if error.maybe_done:
+                error.hint += f" The run may have begun: repeat this with --idempotency-key {key} to find out safely."
+            raise
+        app.put(run.raw, [run.id])
+        if given["watch"]:
+            _watch(app, client, run.id, viewing)
+
+
+class Viewing:
+    """The options of watching, checked."""
+
+    def __init__(self, given: dict[str, Any], after: int, tail: int | None) -> None:
+        names = frozenset(name.strip() for name in given["show"].split(",") if name.strip())
+        for name in names - set(SHOWABLE):
+            raise click.BadParameter(f"there is no {name!r}; there are {', '.join(SHOWABLE)}", param_hint="--show")
+        if given["exit_on_ask"] and given["on_ask"] not in ("auto", "wait"):
+            raise click.UsageError(f"--exit-on-ask leaves at a question, --on-ask {given['on_ask']} does not")
+        self.show = names
+        self.subagents: bool = given["subagents"]
+        self.colour = not given["no_color"] and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+        self.on_ask: str = given["on_ask"]
+        self.exit_on_ask: bool = given["exit_on_ask"]
+        self.give_up_after_s: float = given["give_up"]
+        self.after, self.tail = after, tail
+
+    def options(self, *, as_json: bool) -> Options:
+        """The same for a session, with what standard input is taken into account."""
+        terminal = sys.stdin.isatty() and sys.stdout.isatty() and Keyboard.available() and not as_json
+        on_ask = self.on_ask if self.on_ask != "auto" else "prompt" if terminal and not self.exit_on_ask else "wait"
+        keyboard = sys.stdin.fileno() if terminal or on_ask == "prompt" else None
+        return Options(
+            after=self.after,
+            tail=self.tail,
+            on_ask=on_ask,  # type: ignore[arg-type]  # click.Choice has checked it
+            exit_on_ask=self.exit_on_ask,
+            as_json=as_json,
+            keyboard=keyboard,
+            give_up_after_s=self.give_up_after_s,
+        )
+
+
+def _viewing(given: dict[str, Any], after: int, tail: int | None = None) -> Viewing:
+    return Viewing(given, after, tail)
+
+
+def _watch(app: App, client: FlowerClient, run_id: str, viewing: Viewing) -> None:
+    session = WatchSession(
+        run_id,
+        viewing.options(as_json=app.as_json),
+        client=client,
+        make_client=app.client,
+        renderer=Renderer(show=viewing.show, subagents=viewing.subagents, colour=viewing.colour),
+        screen=Screen(),
+    )
+    code = session.run()
+    if code is not Exit.DONE:
+        click.get_current_context().exit(code)
+
+
+def _task(task: str | None, *, has_workspace: bool) -> str:
+    """The task's words: as given, from standard input, or asked for."""
+    if task == "-":
+        return sys.stdin.read().strip()
+    if task is None and sys.stdin.isatty():
+        hint = " (empty: wake the workspace)" if has_workspace else ""
+        task = str(click.prompt(f"What is to be done?{hint}", default="", show_default=False, err=True))
+    if not (task or "").strip() and not has_workspace:
+        raise click.UsageError("a TASK is needed, or a --workspace that holds something to wake")
+    return task or ""
+
+
+def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    labels = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise click.BadParameter(f"{pair!r} is not of the form key=value", param_hint="--label")
+        labels[key] = value
+    return labels

@@ -1,0 +1,88 @@
+"""answer, decline, say, interrupt, cancel, resume: the commands that act on a run."""
+
+from __future__ import annotations
+
+import click
+
+from flower_client.app import App, option, pass_app
+from flower_client.models import Settled
+from flower_client.safe_text import one_line
+
+
+@click.command()
+@click.argument("run_id")
+@click.argument("ask_id")
+@click.argument("text", required=False)
+@option("--option", "number", type=click.IntRange(min=1), metavar="N", help="Pick option N instead of giving a TEXT.")
+@pass_app
+def answer(app: App, run_id: str, ask_id: str, text: str | None, number: int | None) -> None:
+    """Answer a question with TEXT, or pick one of its options.
+
+    A TEXT that starts with a dash goes behind --.
+    """
+    if (text is None) == (number is None):
+        raise click.UsageError("give either a TEXT or --option N")
+    with app.client() as client:
+        _told(app, client.answer(run_id, ask_id, text, option=number))
+
+
+@click.command()
+@click.argument("run_id")
+@click.argument("ask_id")
+@click.argument("reason", default="")
+@pass_app
+def decline(app: App, run_id: str, ask_id: str, reason: str) -> None:
+    """Leave a question unanswered: the agent decides itself and notes what it assumed."""
+    with app.client() as client:
+        _told(app, client.decline(run_id, ask_id, reason))
+
+
+@click.command()
+@click.argument("run_id")
+@click.argument("text")
+@pass_app
+def say(app: App, run_id: str, text: str) -> None:
+    """Tell the agent something; it reads it when it next looks into its inbox."""
+    with app.client() as client:
+        reply = client.say(run_id, text)
+    app.put(reply, [f"{one_line(str(reply.get('id', '')))} is in the inbox"])
+
+
+@click.command()
+@click.argument("run_id")
+@click.argument("text", default="")
+@pass_app
+def interrupt(app: App, run_id: str, text: str) -> None:
+    """Stop what the agent is doing; it goes on at once with TEXT in mind.
+
+    What a subagent in flight has half done is lost.
+    """
+    with app.client() as client:
+        reply = client.interrupt(run_id, text)
+    note = reply.get("note") or reply.get("detail") or "a subagent in flight loses its half-done work"
+    app.put(reply, [f"interrupted; {one_line(str(note), 300)}"])
+
+
+@click.command()
+@click.argument("run_id")
+@pass_app
+def cancel(app: App, run_id: str) -> None:
+    """End a run for good."""
+    with app.client() as client:
+        run = client.cancel(run_id)
+    app.put(run.raw, [f"{run.id}: {run.state}"])
+
+
+@click.command()
+@click.argument("run_id")
+@pass_app
+def resume(app: App, run_id: str) -> None:
+    """Go on with an interrupted run."""
+    with app.client() as client:
+        run = client.resume(run_id)
+    app.put(run.raw, [f"{run.id}: {run.state}"])
+
+
+def _told(app: App, settled: Settled) -> None:
+    again = " (it had been so already)" if settled.replayed else ""
+    app.put(settled.raw, [f"{settled.ask.id}: {settled.ask.state}{again}"])

@@ -1,0 +1,128 @@
+"""Standard input, read all the time by a thread that can be stopped.
+
+Every line carries what was on the screen when it was typed, so that words typed before a question was shown are never
+taken for its answer, however late they are looked at.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import select
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+try:
+    import termios
+except ImportError:  # pragma: no cover - Windows has neither termios nor poll()
+    termios = None  # type: ignore[assignment]
+
+#: How long, in seconds, to leave the terminal alone when this process is not in its foreground.
+BACKGROUND_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line as typed, without its end. ``about`` is what :meth:`Keyboard.show` had been told last, or empty."""
+
+    text: str
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class InputClosed:
+    """There will be no further line."""
+
+
+class Keyboard:
+    """Reads ``fd`` (a terminal or a pipe) and hands every line to ``deliver``, on a thread of its own."""
+
+    def __init__(self, fd: int, deliver: Callable[[Line | InputClosed], object]) -> None:
+        self._fd = fd
+        self._deliver = deliver
+        self._about = ""
+        self._pending = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._lock = threading.Lock()  # held while bytes move from fd to deliver, and while `about` changes
+        self._stop_read, self._stop_write = os.pipe()
+        self._thread = threading.Thread(target=self._run, name="flower-keyboard", daemon=True)
+
+    @staticmethod
+    def available() -> bool:
+        """Whether this system can wait for input without blocking on it."""
+        return hasattr(select, "poll")
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what is typed afterwards stays for whoever reads next."""
+        os.write(self._stop_write, b".")
+        self._thread.join()
+        os.close(self._stop_read)
+        os.close(self._stop_write)
+
+    def show(self, about: str) -> None:
+        """From now on lines are about ``about``, which has just been shown.
+
+        Whole lines typed until now keep what they were about; a line begun and not ended is dropped, since its
+        beginning was meant for something else.
+        """
+        with self._lock:
+            self._read_what_is_there()
+            if termios is not None and os.isatty(self._fd) and self._in_foreground():
+                with contextlib.suppress(termios.error):
+                    termios.tcflush(self._fd, termios.TCIFLUSH)
+            self._decoder.reset()
+            self._pending = ""
+            self._about = about
+
+    def _run(self) -> None:
+        poller = select.poll()
+        poller.register(self._fd, select.POLLIN)
+        poller.register(self._stop_read, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poller.poll()}
+            if self._stop_read in ready:
+                return
+            if not self._in_foreground():
+                # Reading a terminal from the background stops the process (SIGTTIN); `fg` will bring it back.
+                if select.select([self._stop_read], [], [], BACKGROUND_PAUSE_S)[0]:
+                    return
+                continue
+            with self._lock:
+                more = self._read_what_is_there()
+            if not more:
+                self._deliver(InputClosed())
+                return
+
+    def _read_what_is_there(self) -> bool:
+        """Deliver the whole lines that can be read without waiting. False at the end of input."""
+        while self._readable() and self._in_foreground():
+            try:
+                data = os.read(self._fd, 4096)
+            except OSError:  # the terminal is gone
+                data = b""
+            *lines, self._pending = (self._pending + self._decoder.decode(data, final=not data)).split("\n")
+            if not data and self._pending:
+                lines.append(self._pending)
+                self._pending = ""
+            for line in lines:
+                self._deliver(Line(line.removesuffix("\r"), self._about))
+            if not data:
+                return False
+        return True
+
+    def _readable(self) -> bool:
+        poller = select.poll()
+        poller.register(self._fd, select.POLLIN)
+        return bool(poller.poll(0))
+
+    def _in_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self._fd) == os.getpgrp()
+        except OSError:  # no terminal, or not the one that controls this process: nothing stops us reading it
+            return True

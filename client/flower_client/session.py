@@ -1,0 +1,317 @@
+"""Watching a run from a terminal: events, questions, typed lines and Ctrl-C, brought together in one queue.
+
+Three producers (the reader of events, the keyboard, the signal handler) put what happens into the queue; one consumer,
+on the main thread, acts on it. So everything has one order, and nothing here needs a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from types import FrameType
+
+from flower_client.api import FlowerClient
+from flower_client.errors import FlowerClientError, NotAllowed, Refused, Unreachable
+from flower_client.exits import Exit, for_run
+from flower_client.feed import CtrlC, Ended, Feed, Item, Options
+from flower_client.keyboard import InputClosed, Keyboard, Line
+from flower_client.models import Ask, Page, Run
+from flower_client.poll import Notice
+from flower_client.prompt import DECLINE, Choice, Questions, first_option, interpret
+from flower_client.render import Renderer
+from flower_client.safe_text import json_line, one_line
+from flower_client.screen import Screen
+from flower_client.transport import Sleep
+
+#: What the keyboard is told while the menu is on the screen; no question has such an id.
+MENU = "(menu)"
+MENU_LINES = (
+    "",
+    "The run goes on meanwhile. What now?  (Ctrl-C again leaves)",
+    "   i [WORDS]  interrupt it; it goes on at once, with your words in mind.",
+    "              What a subagent in flight has half done is lost.",
+    "   l          leave it running and stop watching",
+    "   c          cancel the run for good",
+    "   (nothing)  go on watching",
+)
+
+
+class WatchSession:
+    """One ``flower-client watch``. ``make_client`` makes a client that pauses with the given function."""
+
+    def __init__(
+        self,
+        run_id: str,
+        options: Options,
+        *,
+        client: FlowerClient,
+        make_client: Callable[[Sleep], FlowerClient],
+        renderer: Renderer,
+        screen: Screen,
+    ) -> None:
+        self.run_id = run_id
+        self._options = options
+        self._client = client
+        self._renderer = renderer
+        self._screen = screen
+        self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._feed = Feed(make_client, run_id, options, self._queue)
+        self._keyboard = Keyboard(options.keyboard, self._queue.put) if options.keyboard is not None else None
+        self._listening = self._keyboard is not None
+        self._questions = Questions()
+        self._asked_server = False
+        self._announced: set[str] = set()
+        self._current: Ask | None = None
+        self._menu_open = False
+        self._outage_told = False
+
+    def run(self) -> Exit:
+        """Watch until there is a reason to leave. Raises FlowerClientError, or KeyboardInterrupt to leave at once."""
+        with self._ctrl_c():
+            if self._keyboard:
+                self._keyboard.start()
+            self._feed.start()
+            try:
+                while (code := self._handle(self._queue.get())) is None:
+                    pass
+                return code
+            finally:
+                self._screen.no_prompt()
+                self._feed.stop()
+                if self._keyboard:
+                    self._keyboard.stop()
+
+    def _handle(self, item: Item) -> Exit | None:
+        """Act on one thing that happened; the exit code when it is the last."""
+        match item:
+            case Page():
+                return self._on_page(item)
+            case Notice():
+                self._on_notice(item)
+            case Line():
+                self._screen.entered()
+                return self._on_line(item)
+            case InputClosed():
+                return self._on_input_closed()
+            case CtrlC():
+                self._open_menu()
+            case Ended():
+                if item.error:
+                    raise item.error
+        return None
+
+    # --- events ---
+
+    def _on_page(self, page: Page) -> Exit | None:
+        for event in page.events:
+            self._questions.see(event)
+        current = page.pending == 0 and not page.final
+        for event in page.events:
+            if self._options.as_json:
+                self._screen.lines([json_line(event.raw)])
+                continue
+            ask = Ask.from_event(event)
+            shown_below = current and self._options.on_ask == "prompt" and ask and self._questions.get(ask.id)
+            if not (shown_below and ask and ask.waiting):
+                self._screen.lines(self._renderer.event(event))
+        self._drop_settled()
+        if page.final:
+            return self._finish(page)
+        return self._attend() if current else None
+
+    def _finish(self, page: Page) -> Exit:
+        try:
+            run = self._client.run(self.run_id)
+        except Unreachable as error:  # the events have told the state already; only the details are missing
+            self._note(f"{error}; the details are missing", "red")
+            run = Run(id=self.run_id, state=page.state)
+        losses = self._feed.watch.losses
+        self._screen.no_prompt()
+        if self._options.as_json:
+            self._screen.lines([json_line(run.raw)])
+        else:
+            self._screen.lines(self._renderer.summary(run, losses))
+        return for_run(run, lost=bool(losses))
+
+    def _on_notice(self, notice: Notice) -> None:
+        if notice.kind == "outage":
+            # Once per outage; a restart that takes minutes would fill the screen otherwise.
+            if not self._outage_told:
+                self._note(f"{notice.text}; trying again until the server is back", "yellow")
+            self._outage_told = True
+            return
+        self._outage_told = False
+        self._asked_server = False  # who knows what was asked and answered meanwhile
+        self._note(notice.text, "red" if notice.kind == "loss" else "green")
+
+    # --- questions ---
+
+    def _attend(self) -> Exit | None:
+        """See to the questions that wait, everything up to now having been shown."""
+        if not self._asked_server:
+            self._ask_server()
+        waiting = self._questions.waiting()
+        if waiting and self._options.exit_on_ask:
+            self._announce(waiting)
+            return Exit.AT_ASK
+        if self._options.on_ask in ("first", "decline"):
+            for ask in waiting:
+                self._settle(ask, first_option(ask) if self._options.on_ask == "first" else DECLINE)
+        elif self._options.on_ask == "prompt" and self._listening:
+            self._prompt_for(waiting)
+        else:
+            self._announce(waiting)
+        return None
+
+    def _ask_server(self) -> None:
+        """Learn of questions asked before the first event shown, and forget those settled unseen."""
+        with contextlib.suppress(Unreachable):  # then at the next page
+            self._questions.set_waiting(self._client.asks(self.run_id))
+            self._asked_server = True
+
+    def _announce(self, waiting: list[Ask]) -> None:
+        for ask in waiting:
+            if ask.id not in self._announced:
+                self._announced.add(ask.id)
+                self._note(f"{ask.id} waits for an answer: flower-client answer {self.run_id} {ask.id} TEXT", "yellow")
+
+    def _prompt_for(self, waiting: list[Ask]) -> None:
+        if self._menu_open or self._current or not waiting:
+            return
+        self._current = waiting[0]
+        self._screen.lines(self._renderer.question(self._current))
+        picks = "a number picks an option, text answers" if self._current.options else "text answers"
+        self._screen.lines([self._renderer.style(f"   {picks}, an empty line skips the question", dim=True)])
+        self._show(self._current.id, f"{one_line(self._current.id, 40)}> ")
+
+    def _drop_settled(self) -> None:
+        """Take the prompt away when its question was settled by somebody else, or ran out of time."""
+        if self._current and not self._questions.get(self._current.id):
+            self._current = None
+            if not self._menu_open:
+                self._show("", "")
+
+    def _settle(self, ask: Ask, choice: Choice) -> bool:
+        """Send ``choice``. False when it could not be delivered and the question waits on."""
+        try:
+            if choice.declines:
+                self._client.decline(self.run_id, ask.id)
+            else:
+                self._client.answer(self.run_id, ask.id, choice.text, option=choice.option)
+        except Refused as error:
+            self._note(f"{ask.id}: {error}", "red")
+            if error.status == 422:
+                return False
+        except FlowerClientError as error:
+            if isinstance(error, NotAllowed) and self._options.on_ask in ("first", "decline"):
+                raise  # nobody is here to see that no question will ever be answered
+            self._note(f"{ask.id} still waits: {error} {error.hint}", "red")
+            return False
+        self._questions.settle(ask.id)
+        return True
+
+    # --- the keyboard ---
+
+    def _on_line(self, line: Line) -> Exit | None:
+        if line.about == MENU:
+            return self._choose(line.text) if self._menu_open else None
+        if line.about:
+            self._answer(line.about, line.text)
+            return self._attend()
+        self._say(line.text)
+        return None
+
+    def _answer(self, ask_id: str, text: str) -> None:
+        ask = self._questions.get(ask_id)
+        if ask is None:
+            self._note(f"{ask_id} no longer waits; not sent: {one_line(text)}", "yellow")
+            return
+        choice = interpret(ask, text)
+        if isinstance(choice, str):
+            self._note(choice, "yellow")
+        elif self._settle(ask, choice):
+            self._drop_settled()
+
+    def _say(self, text: str) -> None:
+        """With no question on the screen, a line is for the agent's inbox; an event will show that it got there."""
+        words = text.strip()
+        if not words:
+            return
+        if words[0] in "?？":
+            self._note("there is no oracle in this version; nothing was sent", "yellow")
+            return
+        try:
+            self._client.say(self.run_id, words)
+        except FlowerClientError as error:
+            self._note(f"not sent: {error} {error.hint}", "red")
+
+    def _on_input_closed(self) -> Exit | None:
+        self._listening = False
+        if self._menu_open:
+            return Exit.INTERRUPTED
+        if self._current:
+            self._current = None
+            self._screen.no_prompt()
+            return self._attend()
+        return None
+
+    # --- Ctrl-C ---
+
+    @contextlib.contextmanager
+    def _ctrl_c(self) -> Iterator[None]:
+        """Turn the first Ctrl-C into a queued item; the next one, or any when nobody can be asked, leaves at once."""
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as nohup and a shell's `&` want it
+        if ignored or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def on_signal(signum: int, frame: FrameType | None) -> None:
+            if self._menu_open or not self._listening:
+                raise KeyboardInterrupt
+            self._menu_open = True
+            self._queue.put(CtrlC())  # a SimpleQueue may be put into from a signal handler
+
+        before = signal.signal(signal.SIGINT, on_signal)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _open_menu(self) -> None:
+        self._screen.no_prompt()
+        self._screen.lines(MENU_LINES)
+        self._show(MENU, "i/l/c> ")
+
+    def _choose(self, text: str) -> Exit | None:
+        choice, _, words = text.strip().partition(" ")
+        if choice.lower() not in ("", "i", "l", "c"):
+            self._note("i, l, c or nothing", "yellow")
+            return None
+        if choice.lower() == "l":
+            self._note(f"left running; `flower-client watch {self.run_id}` comes back to it", "green")
+            return Exit.INTERRUPTED
+        self._menu_open = False
+        self._current = None  # its question is shown anew below
+        self._show("", "")
+        try:
+            if choice.lower() == "i":
+                self._client.interrupt(self.run_id, words.strip())
+            elif choice.lower() == "c":
+                self._client.cancel(self.run_id)
+        except FlowerClientError as error:
+            self._note(f"{error} {error.hint}", "red")
+        return self._attend()
+
+    def _show(self, about: str, prompt: str) -> None:
+        """Have lines be about ``about`` from here on, then show ``prompt``; in this order, so none is mistaken."""
+        self._screen.no_prompt()
+        if self._keyboard:
+            self._keyboard.show(about)
+        if prompt:
+            self._screen.prompt(prompt)
+
+    def _note(self, text: str, colour: str) -> None:
+        self._screen.note(self._renderer.style(one_line(text, 1000), fg=colour))
