@@ -61,17 +61,21 @@ class Fact:
     """A value read off the conversation; script's own text says how."""
 
     sources: tuple[str, ...]
-    pattern: re.Pattern[str]
+    patterns: tuple[re.Pattern[str], ...]
     join: str | None = None
     default: str = ""
 
     def value(self, talk: Conversation) -> str:
         """What this fact is in ``talk``."""
         texts = [text for source in self.sources for text in _searched(source, talk)]
-        found = [_captured(match) for text in texts for match in self.pattern.finditer(text)]
+        found = [captured for text in texts for captured in self._matches(text)]
         if not found:
             return self.default
         return found[-1] if self.join is None else self.join.join(dict.fromkeys(found))
+
+    def _matches(self, text: str) -> list[str]:
+        found = [match for pattern in self.patterns for match in pattern.finditer(text)]
+        return [_captured(match) for match in sorted(found, key=lambda match: match.start())]
 
 
 def _searched(source: str, talk: Conversation) -> list[str]:
@@ -173,9 +177,10 @@ def read_fact(data: Any, where: str) -> Fact:
     entry = checks.table(data, where, _FACT_KEYS)
     if "pattern" not in entry:
         raise PlayError(where, "needs a pattern")
+    patterns = checks.names(entry["pattern"], f"{where}.pattern")
     return Fact(
         sources=checks.names(entry.get("in", "prompts"), f"{where}.in"),
-        pattern=checks.regex(entry["pattern"], f"{where}.pattern"),
+        patterns=tuple(checks.regex(pattern, f"{where}.pattern") for pattern in patterns),
         join=checks.text(entry["join"], f"{where}.join") if "join" in entry else None,
         default=checks.text(entry.get("default", ""), f"{where}.default"),
     )

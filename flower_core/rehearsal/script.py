@@ -53,7 +53,8 @@ last call since the prompt) ``{workspace}`` and the play's facts; ``{name!r}`` i
 
 **Facts** are looked for ``in`` the "prompts" of the session (or the "prompt" being answered, the "system" prompt, a
 tool's results by the tool's name, or a list of these). The value is the first group of the newest match of
-``pattern``; with ``join`` it is all different matches, joined by that text. Without a match it is ``default``.
+``pattern``, one regex or a list; with ``join`` it is all different matches, joined by that text. Without a match it
+is ``default``.
 """
 
 from __future__ import annotations
