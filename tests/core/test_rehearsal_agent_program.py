@@ -136,8 +136,8 @@ def test_a_session_interrupted_in_a_tool_call_goes_on_with_paired_history(tmp_pa
 def test_the_program_recovers_from_scripted_trouble(tmp_path: Path, trouble: dict[str, Any], requests: int) -> None:
     async def play(server: RehearsalServer) -> tuple[str, ResultMessage]:
         async with ClaudeSDKClient(options(server, tmp_path, "default", ())) as client:
-            outcome = await ask(client, "Do it")
-        return outcome
+            words, result = await ask(client, "Do it")
+        return words, result
 
     script = {"default": [{**trouble, "when": {"request": 0}}, {"text": "Done."}]}
     with RehearsalServer(script) as server:
