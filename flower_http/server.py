@@ -1,0 +1,218 @@
+"""waitress, set up for many idle connections, errors in one form, and an end that lets everybody go."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from waitress import create_server, wasyncore
+from waitress.channel import HTTPChannel
+from waitress.task import ErrorTask
+
+from flower_http.errors import CONTENT_TYPE, Problem
+from flower_http.headers import ALWAYS
+from flower_http.parking import ParkingDispatcher, wait_idle
+from flower_http.poll import EventsApp, WSGIApp
+
+if sys.platform != "win32":
+    import resource
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+#: Connections at once, as far as the limit on open files allows; each waiting reader has one.
+CONNECTION_LIMIT: Final = 20_000
+#: Files the rest of the process needs: journal, logs, pipes of agent programs.
+_OTHER_FILES: Final = 256
+_IDLE_CONNECTION_S: Final = 120
+_BACKLOG: Final = 2048
+_FLUSH_LOOK_S: Final = 0.01
+#: waitress refuses some requests before any application sees them; these are its status codes.
+_SLUGS: Final = {413: "body-too-large", 500: "internal-error"}
+
+_log = logging.getLogger(__name__)
+
+
+class _ProblemTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
+    """waitress's own refusals, as the problem documents every other error is."""
+
+    def execute(self) -> None:
+        code = self.request.error.code
+        slug = _SLUGS.get(code, "bad-request")
+        detail = "the server failed" if code == 500 else str(self.request.error.body)
+        body = Problem(code, slug, detail).body()
+        self.status = f"{code} {self.request.error.reason}"
+        self.response_headers += [*ALWAYS, ("Content-Type", CONTENT_TYPE)]
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+    error_task_class = _ProblemTask
+
+    def handle_close(self) -> None:
+        super().handle_close()
+        dispatcher = self.server.task_dispatcher
+        if isinstance(dispatcher, ParkingDispatcher):
+            dispatcher.gone(self)
+
+
+class Server:
+    """A listening server; requests are served once :meth:`run` is called. Made by :func:`make_server`."""
+
+    def __init__(self, waitress_server: Any, wsgi: WSGIApp) -> None:
+        self._server = waitress_server
+        self._wsgi = wsgi
+        self._loop_thread: int | None = None
+        self._closing = threading.Lock()
+        self._stopped = threading.Event()
+
+    @property
+    def host(self) -> str:
+        """The address it listens on."""
+        return str(self._server.effective_host)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, also when 0 was asked for."""
+        return int(self._server.effective_port)
+
+    @property
+    def url(self) -> str:
+        """Where it is reached, without a slash at the end."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    def run(self) -> None:
+        """Serve until :meth:`close`, on the calling thread."""
+        self._loop_thread = threading.get_ident()
+        try:
+            self._server.run()
+        finally:
+            self._loop_thread = None
+            self._server.task_dispatcher.shutdown(timeout=0)
+            self._close_sockets()
+            self._stopped.set()
+
+    def close(self, grace_s: float = 5.0) -> None:
+        """Take no more connections, answer every waiting reader with what there is, finish what is being served, end.
+
+        Takes at most about ``grace_s`` seconds; then what is left is cut. From a signal handler on the thread of
+        :meth:`run` it returns at once, and ``run`` returns when all is done. May be called twice.
+        """
+        if threading.get_ident() == self._loop_thread:
+            threading.Thread(target=self._close, args=(grace_s,), name="flower-close").start()
+        else:
+            self._close(grace_s)
+
+    def _close(self, grace_s: float) -> None:
+        with self._closing:
+            if self._stopped.is_set():
+                return
+            deadline = time.monotonic() + grace_s
+            self._in_loop(lambda: wasyncore.dispatcher.close(self._server))
+            if isinstance(self._wsgi, EventsApp):
+                self._wsgi.leave()
+            dispatcher = self._server.task_dispatcher
+            parking = isinstance(dispatcher, ParkingDispatcher)
+            if not (dispatcher.drain(grace_s) if parking else wait_idle(dispatcher, grace_s)):
+                _log.warning("some requests were not finished within %g s", grace_s)
+            while self._unsent() and time.monotonic() < deadline:
+                time.sleep(_FLUSH_LOOK_S)
+            dispatcher.shutdown(timeout=max(0.0, deadline - time.monotonic()))
+            running = self._loop_thread is not None
+            self._in_loop(self._close_sockets)
+            if running:
+                self._stopped.wait(1.0 + grace_s)
+            else:
+                self._stopped.set()
+
+    def _close_sockets(self) -> None:
+        """Close every connection, and with the last one the loop ends."""
+        sockets = self._server._map
+        if self._server.task_dispatcher.threads:
+            # A thread that outlasted its grace will still write to the trigger's descriptor. Were it closed, its number
+            # might by then belong to another file.
+            sockets.pop(self._server.trigger._fileno, None)
+        wasyncore.close_all(sockets, ignore_all=True)
+
+    def _unsent(self) -> bool:
+        return any(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))
+
+    def _in_loop(self, action: Callable[[], None]) -> None:
+        """Do ``action`` on the thread that owns the sockets; on this one when no loop runs."""
+        if self._loop_thread is None:
+            action()
+        else:
+            self._server.trigger.pull_trigger(action)
+
+
+def make_server(
+    wsgi: WSGIApp,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    threads: int = 4,
+    dispatcher: ParkingDispatcher | None = None,
+    connection_limit: int = CONNECTION_LIMIT,
+) -> Server:
+    """A server for ``wsgi`` that listens on ``host`` (name or address) and ``port`` (0 = any free one).
+
+    ``threads`` serve requests; with ``dispatcher`` waiting readers take none of them, without it (or with a waitress
+    that does not take one) a few wait in threads and the others are told to come again. Raises OSError when the
+    address is unknown, taken or not allowed.
+    """
+    settings: dict[str, Any] = {
+        "sockets": [_listen(host, port)],
+        "threads": threads,
+        "ident": None,
+        "expose_tracebacks": False,
+        "asyncore_use_poll": True,  # select() fails beyond descriptor 1023
+        "connection_limit": _allowed_connections(connection_limit),
+        "backlog": _BACKLOG,
+        "channel_request_lookahead": 1,  # keeps a channel readable while its request is served: sees it close
+        "channel_timeout": _IDLE_CONNECTION_S,
+        "max_request_body_size": MAX_BODY_BYTES + 1,  # waitress refuses a body of exactly this size, too
+    }
+    if dispatcher is not None and "_dispatcher" in inspect.signature(create_server).parameters:
+        dispatcher.set_thread_count(threads)
+        settings["_dispatcher"] = dispatcher
+    server = create_server(wsgi, **settings)
+    server.channel_class = _Channel
+    return Server(server, wsgi)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # One socket is enough: "localhost" may stand for two addresses, and clients try both.
+    family, kind, proto, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _allowed_connections(wanted: int) -> int:
+    """How many connections the process may hold, after raising its limit on open files as far as that is allowed."""
+    if sys.platform == "win32":
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+        soft = raised
+    except (OSError, ValueError):
+        _log.debug("the limit on open files stays at %d", soft)
+    return max(16, min(wanted, soft - _OTHER_FILES))
