@@ -36,6 +36,7 @@ CATALOGUE: Mapping[str, tuple[int, str]] = {
     "unknown-ask": (404, "The run has no question with this id"),
     "method-not-allowed": (405, "This address does not take that method"),
     "workspace-busy": (409, "Another run works in this workspace, above it or below it"),
+    "flow-busy": (409, "This flow serves one run at a time"),
     "ask-settled": (409, "The question no longer waits"),
     "not-running": (409, "The run is not running"),
     "not-interrupted": (409, "Only an interrupted run can be resumed"),

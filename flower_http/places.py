@@ -7,8 +7,11 @@ import secrets
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from flower_core.manifest import Manifest
 from flower_http.errors import invalid_body
+from flower_http.projection import RunView
 
 
 class RunIds:
@@ -56,6 +59,11 @@ class Places:
         """Where sessions, lineage and manifest of a workspace are kept: never inside it."""
         key = hashlib.sha256(str(workspace).encode()).hexdigest()[:16]
         return self._data / "books" / key
+
+    def manifest_rows(self, view: RunView) -> list[dict[str, Any]]:
+        """The rows of one run in its workspace's manifest, oldest first."""
+        books = self.books(self.root / view.workspace)
+        return Manifest(books / "manifest.json", view.id).rows(view.id)
 
     def config_dir(self, run_id: str) -> Path:
         """The agent program's own directory for one run; sessions that share one can talk to each other."""

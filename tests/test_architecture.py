@@ -16,7 +16,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 #: Low to high; a module may import from its own rank and below.
 CORE_RANKS = (
     ("errors", "events", "files", "texts"),
-    ("agent", "documents", "looks", "shell", "human_inbox", "human_log", "human_records", "human", "rescue"),
+    ("agent", "documents", "looks", "shell", "human_inbox", "human_log", "human_records", "human_queue", "human_questions", "human", "rescue"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
     ("guards", "call"),
     ("claude", "roles"),
@@ -119,7 +119,7 @@ def test_only_the_wiring_joins_core_and_http() -> None:
         "flower_core.files",
         "flower_core.errors",
     }
-    joining = {"wiring", "flows", "jobs", "recovery"}
+    joining = {"wiring", "flows", "jobs", "places"}
     for path in (ROOT / "flower_http").rglob("*.py"):
         if path.stem in joining:
             continue

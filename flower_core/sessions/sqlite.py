@@ -114,6 +114,19 @@ class SqliteSessionStore:
         sql = "SELECT 1 FROM entries WHERE session_id = ? AND subpath = '' LIMIT 1"
         return bool(self._submit(lambda: self._db.execute(sql, (session_id,)).fetchall()).result())
 
+    def cumulative_cost(self, session_id: str) -> float:
+        """US dollars the transcript says the session has cost; a process that resumes it counts on from there.
+
+        0.0 when it says nothing: the agent program writes that entry as it ends, often too late to be kept here.
+        Blocks; from any thread. RuntimeError when closed.
+        """
+        sql = (
+            "SELECT json_extract(entry, '$.totalCostUSD') FROM entries WHERE session_id = ? AND subpath = ''"
+            " AND json_extract(entry, '$.type') = 'cost-state' ORDER BY id DESC LIMIT 1"
+        )
+        rows = self._submit(lambda: self._db.execute(sql, (session_id,)).fetchall()).result()
+        return float(rows[0][0] or 0.0) if rows else 0.0
+
     def close(self) -> None:
         """Finish what was begun and close the file. May be called again, from any thread."""
         with self._closing:

@@ -1,0 +1,219 @@
+"""What a run can be made of: the starter flow, a single agent, or a flow the operator registered."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from flower_core.agent import READ_TOOLS, AgentSpec
+from flower_core.events import Event, EventSink
+from flower_core.human import Ask, HumanChannel
+from flower_core.manifest import StepResult
+from flower_core.runtime import Runtime
+from flower_core.workbench import Workbench
+from flower_core.workflow import Workflow, starter_flow, wake_state
+from flower_http.errors import Problem, StartError, invalid_body
+from flower_http.schemas import StartParams
+
+StepSink = Callable[[Any, StepResult], None]
+ONCE_STEP = "once"
+
+
+class Flow(Protocol):
+    """What a run runs; a :class:`Workflow` is one."""
+
+    channel: HumanChannel | None
+    workbench: Workbench | None
+
+    async def run(
+        self, runtime: Runtime, *, on_event: EventSink | None = None, on_step: StepSink | None = None
+    ) -> dict[str, Any]:
+        """Run to the end; the context says how it went, as a workflow's does."""
+        ...
+
+
+@dataclass(frozen=True)
+class FlowContext:
+    """What a registered flow is told about the run it is made for."""
+
+    task: str
+    workspace: Path
+    run_dir: Path
+    workbench: Workbench
+    params: StartParams
+    lang: str
+
+
+@dataclass(frozen=True)
+class Links:
+    """What ties a flow to its run: where answers are kept, and what a resumed run already knows."""
+
+    on_settle: Callable[[Ask], None]
+    first_id: int = 1
+    first_mail_id: int = 1
+    resumed: bool = False
+    opening: str = ""
+
+
+@dataclass
+class OnceFlow:
+    """One agent, one prompt: no questions, no judge."""
+
+    spec: AgentSpec
+    prompt: str
+    resume: str | None = None
+    fork: bool = False
+    opening: str = ""
+    channel: HumanChannel | None = None
+    workbench: Workbench | None = None
+
+    async def run(
+        self, runtime: Runtime, *, on_event: EventSink | None = None, on_step: StepSink | None = None
+    ) -> dict[str, Any]:
+        """Run the agent; the context is that of a workflow with a single step."""
+        resumed = self.resume is not None
+        if on_event is not None:
+            payload = {"index": 1, "total": 1, "resumed": resumed, "woke": False, "round": 1}
+            on_event(Event("step", ONCE_STEP, payload=payload))
+        prompt = "\n\n".join(filter(None, (self.opening, self.prompt)))
+        result = await runtime.run(
+            self.spec, prompt, step_name=ONCE_STEP, resume=self.resume, fork=self.fork, on_event=on_event
+        )
+        if on_step is not None:
+            on_step(None, result)
+        ended = {ONCE_STEP: result.text} if result.ok else {"_failed_at": ONCE_STEP}
+        return {"_results": {ONCE_STEP: result}, **ended}
+
+
+class Flows:
+    """The flows of one server: the two built in, and ``registered`` names with their import targets.
+
+    A target is ``module:attr`` or ``file.py:attr``. Raises StartError for one that cannot be loaded.
+    """
+
+    def __init__(self, registered: Mapping[str, str]) -> None:
+        self._registered = {name: _load(name, target) for name, target in registered.items()}
+        self._in_use: set[str] = set()
+
+    def check(self, params: StartParams, context: FlowContext) -> None:
+        """Refuse what cannot be run, before anything is kept of it. Raises Problem 422 (409 for a flow in use)."""
+        if params.flow == "starter":
+            self._check_starter(params, context)
+        elif params.flow == ONCE_STEP:
+            if not params.task.strip():
+                raise invalid_body({"task": ["must say what is to be done"]})
+        elif params.flow not in self._registered:
+            names = ", ".join(["starter", "once", *self._registered])
+            raise Problem(422, "unknown-flow", f"there is no flow {params.flow!r}; there are: {names}")
+        elif params.flow in self._in_use:
+            raise Problem(409, "flow-busy", f"flow {params.flow!r} is one object and serves one run at a time")
+
+    def make(self, params: StartParams, context: FlowContext, links: Links) -> Flow:
+        """The flow of one run. Raises what the flow's own maker raises."""
+        if params.flow == "starter":
+            return _starter(params, context, links)
+        if params.flow == ONCE_STEP:
+            return _once(params, context, links)
+        return self._custom(params.flow, context, links)
+
+    def release(self, params: StartParams) -> None:
+        """The run of these params has ended; a flow that serves one run at a time is free again."""
+        self._in_use.discard(params.flow)
+
+    @staticmethod
+    def _check_starter(params: StartParams, context: FlowContext) -> None:
+        if params.task.strip():
+            return
+        state = wake_state(context.workspace, context.run_dir, workbench=context.workbench, lang=context.lang)
+        if params.new or not state.anything:
+            raise invalid_body({"task": ["must say what is to be done: there is nothing to wake in this workspace"]})
+
+    def _custom(self, name: str, context: FlowContext, links: Links) -> Flow:
+        target = self._registered[name]
+        if isinstance(target, Workflow):
+            self._in_use.add(name)
+            flow = target
+        else:
+            made = target(context) if _takes_argument(target) else target()
+            if not isinstance(made, Workflow):
+                raise TypeError(f"flow {name!r} made a {type(made).__name__}, not a Workflow")
+            flow = made
+        if flow.channel is not None and flow.channel.on_settle is None:
+            flow.channel.on_settle = links.on_settle
+        return flow
+
+
+def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
+    return starter_flow(
+        params.task,
+        workspace=context.workspace,
+        run_dir=context.run_dir,
+        new=params.new,
+        clarify_only=params.clarify_only,
+        goal=params.goal,
+        rounds=params.rounds,
+        judge_can_run=params.judge_can_run,
+        max_asks=params.max_asks,
+        timeout_s=params.timeout_s,
+        instructions=params.instructions,
+        lang=context.lang,
+        model=params.model,
+        budget_usd=params.budget_usd,
+        workbench=context.workbench,
+        resumed=links.resumed,
+        opening=links.opening,
+        on_settle=links.on_settle,
+        first_id=links.first_id,
+        first_mail_id=links.first_mail_id,
+    )
+
+
+def _once(params: StartParams, context: FlowContext, links: Links) -> Flow:
+    spec = AgentSpec(
+        ONCE_STEP,
+        params.instructions,
+        allowed_tools=READ_TOOLS if params.tools is None else params.tools,
+        model=params.model,
+        max_budget_usd=params.budget_usd,
+        permission_mode=params.permission_mode or "dontAsk",  # type: ignore[arg-type]  # one of the modes, by schema
+        workbench=False,
+        lang=context.lang,
+    )
+    return OnceFlow(spec, params.task, resume=params.resume, fork=params.fork, opening=links.opening)
+
+
+def _load(name: str, target: str) -> Any:
+    place, _, attribute = target.rpartition(":")
+    try:
+        module = _load_file(name, Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        found = getattr(module, attribute)
+    except Exception as error:
+        raise StartError(f"--flow {name}={target}: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Workflow) and not callable(found):
+        raise StartError(f"--flow {name}={target}: is a {type(found).__name__}, neither a Workflow nor callable")
+    return found
+
+
+def _load_file(name: str, path: Path) -> Any:
+    module_name = f"flower_flow_{name.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module  # dataclasses and pickling look a class's module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _takes_argument(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind(object())
+    except TypeError:
+        return False
+    return True

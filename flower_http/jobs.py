@@ -1,0 +1,209 @@
+"""One run at work: its flow, its runtime, its channel, and everything they say written to its log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from flower_core.events import Event
+from flower_core.human import Ask, HumanChannel
+from flower_core.manifest import StepResult
+from flower_core.runtime import Runtime
+from flower_core.texts import texts_for
+from flower_core.workbench import Workbench
+from flower_core.workflow import VERDICT_KEY
+from flower_http.event_log import EventLog, LogClosed
+from flower_http.flows import Flow, FlowContext, Flows, Links
+from flower_http.journal import JournalUnavailable
+from flower_http.places import Places
+from flower_http.projection import FINISHED, INTERRUPTED, STARTED
+from flower_http.schemas import StartParams
+from flower_http.views import MailView
+
+Ending = Literal["cancelled", "interrupted"]
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What every job of a server needs: how to reach a model, where things lie, which flows there are."""
+
+    flows: Flows
+    places: Places
+    environ: Mapping[str, str]
+
+
+class Job:
+    """A run from its start in this process to its end here; a resumed run is a new job on the same log.
+
+    :meth:`run` belongs to the engine's loop; everything else may be called from any thread.
+    """
+
+    def __init__(self, log: EventLog, params: StartParams, workspace: Path, kit: Kit, *, resumed: bool = False) -> None:
+        self.log = log
+        self.params = params
+        self.workspace = workspace
+        self.resumed = resumed
+        self.channel: HumanChannel | None = None
+        self.runtime: Runtime | None = None
+        self.future: Future[None] | None = None
+        self._kit = kit
+        self._ending: tuple[Ending, str] | None = None
+        self._lang = params.lang or "en"
+
+    @property
+    def run_id(self) -> str:
+        """The run this job carries on."""
+        return self.log.run_id
+
+    @staticmethod
+    def context_for(params: StartParams, workspace: Path, kit: Kit, lang: str) -> FlowContext:
+        """What a flow is told about the run it is made for."""
+        bench = Workbench(workspace, lang=lang)
+        return FlowContext(params.task, workspace, kit.places.books(workspace), bench, params, lang)
+
+    def end(self, how: Ending, reason: str) -> None:
+        """Stop the run: for good, or so that it can go on later."""
+        if self._ending is None:
+            self._ending = (how, reason)
+        if self.future is not None:
+            self.future.cancel()
+
+    def rescue(self) -> None:
+        """Write the books of the step in flight: the process is about to end."""
+        if self.runtime is not None:
+            self.runtime.rescue()
+
+    def settle(self, ask: Ask) -> None:
+        """Keep an answer before the agent gets it. Raises JournalUnavailable, and then the question waits on."""
+        kept = {"id": ask.id, "question": ask.question, "state": ask.state, "answer": ask.answer}
+        self.log.settle_answer({**kept, "answered_by": ask.answered_by})
+
+    async def run(self) -> None:
+        """Carry the run to its end and write that end down. Never raises."""
+        finish: dict[str, Any] | None = None
+        try:
+            if self._ending is None:
+                self._say(STARTED, {"resumed": self.resumed})
+                finish = await self._work()
+        except asyncio.CancelledError:
+            self._ending = self._ending or ("interrupted", "the run was stopped from within the server")
+        except Exception as error:
+            _LOG.exception("run %s failed", self.run_id)
+            finish = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
+        finally:
+            self._close()
+        self._write_end(finish)
+
+    async def _work(self) -> dict[str, Any]:
+        context = self.context_for(self.params, self.workspace, self._kit, self._lang)
+        flow = self._kit.flows.make(self.params, context, self._links())
+        self.channel = flow.channel
+        self._recall(flow)
+        self.runtime = Runtime(
+            workspace=self.workspace,
+            run_dir=context.run_dir,
+            workbench=flow.workbench or False,
+            environ=self._kit.environ,
+            config_dir=self._kit.places.config_dir(self.run_id),
+            run_id=self.run_id,
+            lang=self._lang,
+        )
+        ctx = await flow.run(self.runtime, on_event=self._on_event)
+        return _outcome(ctx)
+
+    def _links(self) -> Links:
+        view = self.log.view
+        return Links(
+            on_settle=self.settle,
+            first_id=1 + max((_number(ask.id) for ask in view.asks), default=0),
+            first_mail_id=1 + max((_number(mail.id) for mail in view.mail), default=0),
+            resumed=self.resumed,
+            opening=self._opening(),
+        )
+
+    def _answers(self) -> list[Mapping[str, Any]]:
+        if not self.resumed:
+            return []
+        return [kept for kept in self.log.answers().values() if kept.get("state") == "answered"]
+
+    def _opening(self) -> str:
+        """What people said before the process died, for the first prompt: the agent may never have got it."""
+        texts = texts_for(self._lang)
+        parts = []
+        answers = self._answers()
+        if answers:
+            lines = [texts("runtime.answered_line", **{k: kept[k] for k in ("question", "answer")}) for kept in answers]
+            parts.append(texts("runtime.answered_before", answers="\n".join(lines)).strip())
+        mail = self._untaken()
+        if mail:
+            parts.append(texts("runtime.said_before", words="\n\n".join(item.text for item in mail)).strip())
+        return "\n\n".join(parts)
+
+    def _untaken(self) -> list[MailView]:
+        return [item for item in self.log.view.mail if item.state == "queued"] if self.resumed else []
+
+    def _recall(self, flow: Flow) -> None:
+        if flow.channel is not None:
+            for kept in self._answers():
+                flow.channel.remember(str(kept["question"]), str(kept["answer"]))
+        for item in self._untaken():
+            payload = {"kind": "mail", "id": item.id, "state": "delivered", "amended": item.amended}
+            self.log.append("ask", item.text, payload=payload)
+
+    def _on_event(self, event: Event) -> None:
+        self.log.append(event.kind, event.text, event.tool, event.payload)
+
+    def _say(self, text: str, payload: Mapping[str, Any]) -> None:
+        self.log.append("system", text, payload=payload)
+
+    def _close(self) -> None:
+        self._kit.flows.release(self.params)
+        if self.channel is not None:
+            self.channel.close()
+        if self.runtime is not None:
+            for line in self.runtime.ui_errors:
+                _LOG.warning("run %s: %s", self.run_id, line)
+            self.runtime.close()
+
+    def _write_end(self, finish: dict[str, Any] | None) -> None:
+        try:
+            if self._ending is not None and self._ending[0] == "interrupted":
+                self._say(INTERRUPTED, {"error": self._ending[1]})
+            elif self._ending is not None:
+                self._say(FINISHED, {"state": "cancelled", "error": self._ending[1]})
+            else:
+                self._say(FINISHED, finish or {"state": "failed", "error": "the run ended without an outcome"})
+        except (LogClosed, JournalUnavailable) as error:
+            _LOG.error("run %s: its end could not be written: %s", self.run_id, error)
+
+
+def _number(name: str) -> int:
+    digits = name[1:]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _outcome(ctx: Mapping[str, Any]) -> dict[str, Any]:
+    """What a finished flow says of itself, as the payload of ``run.finished``."""
+    results: dict[str, StepResult] = ctx.get("_results", {})
+    failed_at = ctx.get("_failed_at")
+    last = list(results.values())[-1] if results else None
+    finish: dict[str, Any] = {
+        "state": "failed" if failed_at else "succeeded",
+        "result": last.text if last is not None else "",
+    }
+    if failed_at:
+        failing = results.get(failed_at)
+        finish["failed_at"] = failed_at
+        finish["error"] = failing.error if failing is not None else ""
+    if ctx.get("_aborted"):
+        finish["aborted"] = str(ctx["_aborted"])
+    verdict = ctx.get(VERDICT_KEY)
+    if verdict is not None:
+        finish["verdict"] = {"state": verdict.state, "reason": verdict.reason, "failed": list(verdict.failed)}
+    return finish

@@ -1,0 +1,162 @@
+"""What people do to a run: answer, decline, say something, interrupt. Each is kept before it is confirmed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from flower_http.errors import Problem, invalid_body
+from flower_http.event_log import EventLog, LogClosed
+from flower_http.jobs import Job
+from flower_http.journal import JournalUnavailable
+from flower_http.projection import RunView
+from flower_http.views import AskView, MailView
+
+#: How long a request waits for what it did to be committed, in seconds.
+KEPT_S = 5.0
+_LOOK_EVERY_S = 0.01
+
+
+class Steering:
+    """Carries people's words to the jobs. ``log_of`` and ``job_of`` look up a run; the first raises Problem 404."""
+
+    def __init__(self, log_of: Callable[[str], EventLog], job_of: Callable[[str], Job | None]) -> None:
+        self._log_of = log_of
+        self._job_of = job_of
+        self._lock = threading.Lock()
+
+    def answer(
+        self, run_id: str, ask_id: str, *, text: str | None, option: int | None, by: str
+    ) -> tuple[AskView, bool]:
+        """Settle a question by words or by the 1-based number of an option."""
+        log = self._log_of(run_id)
+        ask = _ask_of(log, ask_id)
+        return self._settle(log, ask, "answered", _words(ask, text, option), by)
+
+    def decline(self, run_id: str, ask_id: str, *, reason: str, by: str) -> tuple[AskView, bool]:
+        """Settle a question as declined."""
+        log = self._log_of(run_id)
+        return self._settle(log, _ask_of(log, ask_id), "declined", reason, by)
+
+    def send(self, run_id: str, text: str) -> MailView:
+        """Put ``text`` into the inbox; it is in the brief, too, when this returns."""
+        log = self._log_of(run_id)
+        job = self._active(log)
+        if job.channel is None:
+            raise Problem(409, "not-running", "this run has no inbox; interrupt it with words instead")
+        try:
+            mail = job.channel.send(text)
+        except ValueError as error:
+            raise invalid_body({"text": [str(error)]}) from error
+        view = self.wait_until(log, lambda seen: any(item.id == mail.id for item in seen.mail))
+        found = next((item for item in view.mail if item.id == mail.id), None)
+        if found is None:
+            raise Problem(503, "journal-unavailable", "it reached the agent, but could not be kept yet")
+        return found
+
+    def interrupt(self, run_id: str, text: str) -> None:
+        """Stop the agent at work; the event that says so is committed when this returns."""
+        log = self._log_of(run_id)
+        job = self._active(log)
+        if job.runtime is None or not job.runtime.interrupt(text):
+            raise Problem(409, "not-running", "there is nothing to interrupt just now")
+        if not log.wait_flushed(KEPT_S):
+            raise Problem(503, "journal-unavailable", "it was interrupted, but that could not be kept yet")
+
+    def settle_left_over(self, log: EventLog) -> None:
+        """Settle the questions an earlier process left waiting: by the answer that was kept, else as declined."""
+        kept = log.answers()
+        for ask in log.view.asks:
+            if ask.state == "asked":
+                known = kept.get(ask.id, {"state": "declined", "answer": ""})
+                self._write(log, ask, str(known["state"]), str(known["answer"]), str(known.get("answered_by", "")))
+
+    def wait_until(self, log: EventLog, condition: Callable[[RunView], bool]) -> RunView:
+        """The committed view once ``condition`` holds for it, or as it is after a few seconds."""
+        deadline = time.monotonic() + KEPT_S
+        while not condition(log.view) and time.monotonic() < deadline:
+            log.wait_flushed(KEPT_S)
+            if not condition(log.view):
+                time.sleep(_LOOK_EVERY_S)
+        return log.view
+
+    def _active(self, log: EventLog) -> Job:
+        job = self._job_of(log.run_id)
+        if job is None or job.future is None or log.view.final:
+            raise Problem(409, "not-running", f"the run is {log.view.state}; only a running one can be told anything")
+        return job
+
+    def _settle(self, log: EventLog, ask: AskView, state: str, text: str, by: str) -> tuple[AskView, bool]:
+        if ask.state == "asked":
+            try:
+                done = self._try_to_settle(log, ask, state, text, by)
+            except JournalUnavailable as error:
+                raise Problem(503, "journal-unavailable", f"not kept, and the question waits on: {error}") from error
+            view = self.wait_until(log, lambda seen: _state(seen, ask.id) != "asked")
+            ask = view.ask(ask.id) or ask
+            if done:
+                return ask, False
+        return _settled_before(ask, state, text, by)
+
+    def _try_to_settle(self, log: EventLog, ask: AskView, state: str, text: str, by: str) -> bool:
+        job = self._job_of(log.run_id)
+        if job is not None and job.channel is not None:
+            settle = job.channel.answer if state == "answered" else job.channel.decline
+            return settle(ask.id, text, by=by)
+        with self._lock:
+            if log.view.state != "interrupted" or _state(log.view, ask.id) != "asked" or ask.id in log.answers():
+                return False
+            log.settle_answer(_kept(ask, state, text, by))
+            self._write(log, ask, state, text, by)
+        return True
+
+    @staticmethod
+    def _write(log: EventLog, ask: AskView, state: str, text: str, by: str) -> None:
+        payload: dict[str, Any] = {
+            "id": ask.id,
+            "options": list(ask.options),
+            "state": state,
+            "answer": text,
+            "remaining": ask.remaining,
+            "asked_at": ask.asked_at,
+        }
+        if by:
+            payload["answered_by"] = by
+        try:
+            log.append("ask", ask.question, payload=payload)
+        except LogClosed as error:
+            raise Problem(409, "not-running", f"the run takes no more answers: {error}") from error
+
+
+def _ask_of(log: EventLog, ask_id: str) -> AskView:
+    ask = log.view.ask(ask_id)
+    if ask is None:
+        raise Problem(404, "unknown-ask", f"this run has no question {ask_id[:80]!r}; GET …/asks?state=all lists them")
+    return ask
+
+
+def _state(view: RunView, ask_id: str) -> str:
+    ask = view.ask(ask_id)
+    return "asked" if ask is None else ask.state
+
+
+def _words(ask: AskView, text: str | None, option: int | None) -> str:
+    if option is None:
+        return text or ""
+    if not 1 <= option <= len(ask.options):
+        wrong = f"there is no option {option}; the question has {len(ask.options)}"
+        raise invalid_body({"option": [wrong]})
+    return ask.options[option - 1]
+
+
+def _kept(ask: AskView, state: str, text: str, by: str) -> dict[str, Any]:
+    return {"id": ask.id, "question": ask.question, "state": state, "answer": text, "answered_by": by}
+
+
+def _settled_before(ask: AskView, state: str, text: str, by: str) -> tuple[AskView, bool]:
+    """The very same answer again is as good as the first; any other comes too late."""
+    if (ask.state, ask.answer, ask.answered_by) == (state, text, by):
+        return ask, True
+    raise Problem(409, "ask-settled", f"question {ask.id} no longer waits: {ask.state}", ok=False, ask=ask.to_json())

@@ -1,0 +1,126 @@
+"""The one place that puts a server together: journal, runs, routes, events, and the core behind them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from flower_core.claude.environment import CREDENTIALS, agent_program
+from flower_core.rehearsal import Play, RehearsalServer
+from flower_http.app import create_app
+from flower_http.auth import Guard
+from flower_http.engine import Engine
+from flower_http.errors import StartError
+from flower_http.flows import Flows
+from flower_http.jobs import Kit
+from flower_http.journal import Journal
+from flower_http.log_book import LogBook
+from flower_http.parking import ParkingDispatcher
+from flower_http.places import Places
+from flower_http.poll import EventsApp
+from flower_http.runs import RunManager
+from flower_http.server import make_server
+from flower_http.settings import Settings
+from flower_http.tokens import TokenStore
+
+#: What the agent program is given as a key when a script stands in for the model.
+_REHEARSAL_KEY = "rehearsal"
+_TOKENS_EVERY_S = 1.0
+#: How the time to stop is divided: runs first, then readers and the journal. Seconds.
+_READERS_S, _JOURNAL_S, _ENGINE_S = 2.0, 1.5, 0.5
+_LOG = logging.getLogger(__name__)
+
+
+class FlowerService:
+    """A complete server. :meth:`start` it once; it owns everything it is made of."""
+
+    def __init__(self, settings: Settings) -> None:
+        agent_program()  # refuse to start without it
+        self._settings = settings
+        self._rehearsal = _rehearsal(settings)
+        flows = Flows(settings.flow)
+        self._journal = Journal(settings.data_dir / "journal.db")
+        try:
+            self._join(settings, flows)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def _join(self, settings: Settings, flows: Flows) -> None:
+        book = LogBook(self._journal, settings.ring)
+        self._engine = Engine()
+        kit = Kit(flows, Places(settings.workspace_root, settings.data_dir), self._environ())
+        self._manager = RunManager(
+            book, self._engine, kit, max_runs=settings.max_runs, queue=settings.queue, lang=settings.lang
+        )
+        self._tokens = TokenStore(settings.tokens_path, settings.token)
+        guard = Guard(self._tokens, open_to_loopback=settings.on_loopback)
+        app = create_app(settings, manager=self._manager, tokens=self._tokens)
+        self._events = EventsApp(book, guard, app.wsgi_app, self._manager.resolve)
+        self._dispatcher = ParkingDispatcher(self._events)
+        self._server = make_server(
+            self._events,
+            host=settings.host,
+            port=settings.port,
+            threads=settings.threads,
+            dispatcher=self._dispatcher,
+        )
+        self._serving = threading.Thread(target=self._server.run, name="flower-http", daemon=True)
+        self._leaving = threading.Event()
+
+    @property
+    def url(self) -> str:
+        """Where the server is reached, without a slash at the end."""
+        return self._server.url
+
+    def start(self) -> None:
+        """Start the engine, take up what an earlier process left, and accept requests."""
+        self._engine.start()
+        if self._rehearsal is not None:
+            self._rehearsal.start()
+        self._manager.start_up(resume=not self._settings.no_resume)
+        self._serving.start()
+        threading.Thread(target=self._watch_tokens, name="flower-tokens", daemon=True).start()
+
+    def stop(self, deadline_s: float) -> None:
+        """Stop the runs so that they can go on later, let the readers go, close the books; within ``deadline_s``."""
+        until = time.monotonic() + deadline_s
+        self._leaving.set()
+        self._manager.shut_down(max(0.5, deadline_s - _READERS_S - _JOURNAL_S - _ENGINE_S))
+        self._server.close(_READERS_S)
+        self._journal.close(_JOURNAL_S)
+        self._engine.stop(max(_ENGINE_S, until - time.monotonic()))
+        if self._rehearsal is not None:
+            self._rehearsal.close()
+
+    def _environ(self) -> dict[str, str]:
+        environ = {**self._settings.base_env, **self._settings.model_env}
+        if self._rehearsal is None:
+            return environ
+        plain = {name: value for name, value in environ.items() if name not in (*CREDENTIALS, "ANTHROPIC_MODEL")}
+        return {**plain, "ANTHROPIC_BASE_URL": self._rehearsal.url, "ANTHROPIC_API_KEY": _REHEARSAL_KEY}
+
+    def _watch_tokens(self) -> None:
+        """Notice a changed tokens file also while no request comes, so that a revoked token's readers are let go."""
+        self._tokens.on_change.append(self._dispatcher.recheck)
+        while not self._leaving.wait(_TOKENS_EVERY_S):
+            self._tokens.refresh()
+
+
+def build_service(settings: Settings) -> FlowerService:
+    """A server for ``settings``, ready to be started.
+
+    Raises StartError for a play or a flow that cannot be loaded, AgentProgramMissing, and OSError for an address
+    or a data directory that cannot be used.
+    """
+    return FlowerService(settings)
+
+
+def _rehearsal(settings: Settings) -> RehearsalServer | None:
+    if not settings.rehearse:
+        return None
+    try:
+        return RehearsalServer(Play.load(settings.rehearse))
+    except (OSError, ValueError) as error:
+        raise StartError(f"--rehearse={settings.rehearse}: {error}") from error
