@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Self
 
-from flower_core.documents.sections import Catalogue, catalogue, shield
+from flower_core.documents.sections import Catalogue, catalogue, is_placeholder, shield
 from flower_core.files import atomic_write
 from flower_core.texts import texts_for
 
@@ -31,7 +31,7 @@ class Document:
     def missing(self) -> list[str]:
         """The display names of the required sections that are empty, in the document's language."""
         held = self.sections()
-        return [self._title(key) for key in self.required if not held[key].strip()]
+        return [self._title(key) for key in self.required if is_placeholder(held[key])]
 
     def complete(self) -> bool:
         """Whether no required section is empty."""

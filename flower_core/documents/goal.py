@@ -11,7 +11,7 @@ from flower_core.documents.base import Document
 from flower_core.documents.sections import catalogue, fold, is_placeholder, shared, split
 
 _BULLET = re.compile(
-    r"^\s*(?:[-*+](?=\s)|[•·‣▪●○–—]|\d{1,3}\\?[.)．](?!\d)|\d{1,3}[、）]|[(（]\d{1,3}[)）]|[①-⑳]|[一二三四五六七八九十]{1,3}、)\s*"
+    r"^\s*(?:[-*+](?=\s)|[•·‣▪●○–—]|\d{1,3}\\?[.)](?!\d)|\d{1,3}[．、）]|[(（]\d{1,3}[)）]|[①-⑳]|[一二三四五六七八九十]{1,3}、)\s*"
 )
 _CHECKBOX = re.compile(r"^\[[ xX✓✔]?\]\s+")
 _NOT_A_CHECK = re.compile(r"^\s*(?:#{1,6}\s.*|(?:[-*_]\s*){3,})$")
@@ -65,7 +65,7 @@ def items(text: str) -> list[str]:
         is_bulleted = bare != line.strip()
         if bulleted and not is_bulleted and found and _INDENTED.match(line):
             found[-1] = f"{found[-1]} {bare}"
-        elif bare and not is_placeholder(bare) and (is_bulleted or not bulleted or not bare.endswith((":", "："))):
+        elif _says_something(bare) and (is_bulleted or not bulleted or not bare.endswith((":", "："))):
             found.append(bare)
     return found
 
@@ -73,6 +73,10 @@ def items(text: str) -> list[str]:
 def as_list(entries: list[str]) -> str:
     """``entries`` as a Markdown list, each on one line."""
     return "\n".join(f"- {' '.join(entry.split())}" for entry in entries if entry.strip())
+
+
+def _says_something(entry: str) -> bool:
+    return any(map(str.isalnum, entry)) and not is_placeholder(entry)
 
 
 def _strip_bullets(line: str) -> str:

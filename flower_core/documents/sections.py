@@ -69,8 +69,8 @@ def name_of(text: str) -> str:
 
 
 def is_placeholder(body: str) -> bool:
-    """Whether ``body`` only says that nothing has been filled in."""
-    return name_of(body.strip().strip("()（）")) in _folded(tuple(shared()["placeholders"]))
+    """Whether ``body`` is empty or only says that nothing has been filled in."""
+    return not body.strip() or name_of(body.strip().strip("()（）")) in _folded(tuple(shared()["placeholders"]))
 
 
 def split(text: str, names: Catalogue) -> dict[str, str]:
@@ -83,7 +83,7 @@ def split(text: str, names: Catalogue) -> dict[str, str]:
     lines = strip_fences(text).split("\n")
     found: dict[str, str] = {}
     for key, body in _bodies(lines, names):
-        if key not in found and body and not is_placeholder(body):
+        if key not in found and not is_placeholder(body):
             found[key] = body
     return {key: found[key] for key in names if key in found}
 
@@ -126,7 +126,7 @@ def shield(body: str, names: Catalogue) -> str:
     Lines that would be read as a heading, end the section or open a fence are quoted (``> ``).
     """
     lines = body.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    heads = {index for index, heading in _headings(lines, names).items() if not heading.listed}
+    heads = {index for index, heading in _headings(lines, names).items() if heading.key and not heading.listed}
     return "\n".join(
         f"> {line}" if index in heads or _level(line) == 1 or opening_fence(line) else line
         for index, line in enumerate(lines)
@@ -176,7 +176,7 @@ def _headings(lines: list[str], names: Catalogue) -> dict[int, _Heading]:
 def _underlined(lines: list[str], index: int, known: Mapping[str, str]) -> _Heading | None:
     below = _UNDERLINE.match(lines[index + 1]) if index + 1 < len(lines) else None
     key = known.get(name_of(lines[index])) if below else None
-    if below is None or key is None or _level(lines[index]):
+    if below is None or key is None or not _plain(lines[index]):
         return None
     return _Heading(key, 1 if below["one"] else 2, marked=True, lines=2)
 
@@ -190,6 +190,8 @@ def _heading(line: str, known: Mapping[str, str]) -> _Heading | None:
     bare = _NUMBER.sub("", rest.lstrip(), count=1)
     numbered = bare != rest.lstrip()
     strong = _STRONG.match(bare)
+    if not level and not strong and not _plain(bare):
+        return None
     for name, body in _readings(bare, strong, level=level, numbered=numbered):
         key = known.get(name_of(name))
         if key is not None:
@@ -224,6 +226,11 @@ def _bilingual(bare: str) -> Iterator[tuple[str, str]]:
     """``目标 / Goal``: either half may be the name."""
     for part in re.split(r"[/／|·]", bare)[:2] if re.search(r"[/／|·]", bare) else ():
         yield part, ""
+
+
+def _plain(line: str) -> bool:
+    """Whether the line opens with a word, and not with a bullet, a quotation mark or other markup."""
+    return line.lstrip()[:1].isalnum()
 
 
 def _level(line: str) -> int:
