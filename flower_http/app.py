@@ -1,27 +1,26 @@
-"""The Flask application: everything but the events, which poll.py serves in front of it."""
+"""The application: Flask for everything but the events, which :class:`EventsApp` serves in front of it."""
 
 from __future__ import annotations
 
 import logging
-import re
 import sqlite3
 
 from flask import Flask, Response, request
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+from werkzeug.routing import RequestRedirect
 
 from flower_http.auth import Guard
 from flower_http.errors import CONTENT_TYPE, Problem
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
 from flower_http.idempotency import KeyStore, SqliteKeys
 from flower_http.journal import JournalUnavailable
+from flower_http.log_book import LogBook
 from flower_http.manager_api import Manager
+from flower_http.poll import EventsApp, is_events_path
 from flower_http.routes import BLUEPRINTS
 from flower_http.routes.view import EXTENSION, Services
 from flower_http.settings import MAX_BODY_BYTES, Settings
 from flower_http.tokens import TokenStore
-
-#: What poll.py answers before Flask is asked, for GET.
-EVENT_PATHS = re.compile(r"/events|/runs/[^/]+/events")
 
 _LOG = logging.getLogger(__name__)
 _SLUGS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
@@ -31,13 +30,15 @@ def create_app(
     settings: Settings | None = None,
     *,
     manager: Manager | None = None,
+    book: LogBook | None = None,
     tokens: TokenStore | None = None,
     keys: KeyStore | None = None,
 ) -> Flask:
     """The app, for any WSGI server.
 
     Everything may be left out: settings come from the environment, tokens and idempotency keys live in the data dir;
-    without a ``manager``, whatever concerns runs is answered with 503.
+    without a ``manager``, whatever concerns runs is answered with 503. With a ``book`` the events are served too:
+    ``app.wsgi_app`` then is the :class:`EventsApp`, to be handed to a server that parks readers.
     Raises :class:`flower_http.errors.StartError` for impossible settings or an unreadable tokens file.
     """
     settings = settings or Settings.load()
@@ -45,13 +46,14 @@ def create_app(
     app = Flask("flower_http", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
-    app.url_map.merge_slashes = False  # a redirect would be an HTML page
-    app.extensions[EXTENSION] = Services(
+    app.url_map.merge_slashes = False
+    services = Services(
         settings=settings,
         guard=Guard(tokens, open_to_loopback=settings.on_loopback),
         keys=keys or SqliteKeys(settings.data_dir / "idempotency.db"),
         attached=manager,
     )
+    app.extensions[EXTENSION] = services
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     app.register_error_handler(Problem, render)
@@ -59,7 +61,10 @@ def create_app(
     app.register_error_handler(sqlite3.Error, _render_disk)
     app.register_error_handler(JournalUnavailable, _render_disk)
     app.register_error_handler(Exception, _render_fault)
+    app.before_request(_refuse_redirects)
     app.after_request(_finish)
+    if book is not None:
+        app.wsgi_app = EventsApp(book, services.guard, app.wsgi_app, services.resolve)  # type: ignore[method-assign]
     return app
 
 
@@ -68,10 +73,16 @@ def render(problem: Problem) -> Response:
     return Response(problem.body(), problem.status, {**problem.headers, "Content-Type": CONTENT_TYPE})
 
 
+def _refuse_redirects() -> None:
+    # Flask would answer with an HTML page that says where the address may have been meant to lead.
+    if isinstance(request.routing_exception, RequestRedirect):
+        raise NotFound
+
+
 def _render_http(error: HTTPException) -> Response:
     status = error.code or 500
-    if status == 404 and EVENT_PATHS.fullmatch(request.path):
-        return render(Problem(405, "method-not-allowed", "events are read with GET", headers={"Allow": "GET"}))
+    if status == 404 and is_events_path(request.path):
+        return render(Problem(405, "method-not-allowed", "events are read with GET", headers={"Allow": "GET, HEAD"}))
     headers: dict[str, str] = {}
     detail = f"{request.method} {request.path[:200]}: there is nothing here"
     if isinstance(error, MethodNotAllowed):

@@ -45,6 +45,10 @@ class Services:
             raise Problem(503, "not-ready", "no run manager is attached to this app")
         return self.attached
 
+    def resolve(self, run: str | None) -> str:
+        """The run a verb at the root means."""
+        return self.manager.resolve(run)
+
 
 def services() -> Services:
     """The services of the current app."""
