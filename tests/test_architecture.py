@@ -52,7 +52,8 @@ def imports_of(path: Path) -> Iterator[tuple[str, int, bool]]:
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                known = (ROOT / Path(*full.split("."))).with_suffix(".py").exists()
+                place = ROOT / Path(*full.split("."))
+                known = place.with_suffix(".py").exists() or (place / "__init__.py").exists()
                 yield full if known else str(node.module), node.lineno, id(node) in inside
 
 
