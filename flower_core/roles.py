@@ -78,7 +78,7 @@ def worker(
     description: str,
     prompt: str,
     *,
-    tools: Sequence[str] = (*READ_TOOLS, "Write", "Edit", "Bash", *WEB_TOOLS),
+    tools: Sequence[str] = Worker.tools,
     model: str = "inherit",
     isolate: bool = False,
     discipline: bool = True,
