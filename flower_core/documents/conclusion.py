@@ -19,6 +19,7 @@ Doubt = Literal["", "unclear", "contradictory"]
 
 #: A judge asked for nothing but 0 or 1 often answers just that.
 _NUMBERS: dict[str, State] = {"1": "achieved", "true": "achieved", "0": "not_yet", "false": "not_yet"}
+_BARE_NUMBER = re.compile(r"^(?:[-+•]\s+)?[\"'(\[]*(1|true|0|false)[\"')\].。!]*$")
 _CLAIMABLE: tuple[State, ...] = ("unreachable", "not_yet", "achieved")
 _MARKUP = re.compile(r"~~.*?~~|[*`]+|^\s*#+\s*|^\s*>\s*", re.MULTILINE)
 _JOINER = re.compile(r"(?<=[^\W\d_])[_\-‐‑](?=[^\W\d_])")
@@ -47,8 +48,9 @@ def read_conclusion(text: str) -> Reading:
     """The state ``text`` claims. A claim that is negated, hedged, partial or contradicted is never ``achieved``."""
     plain = plain_text(text)
     whole = name_of(plain)
-    if whole in _NUMBERS:
-        return Reading(_NUMBERS[whole])
+    number = _BARE_NUMBER.match(plain)
+    if number:
+        return Reading(_NUMBERS[number[1]])
     claims = list(_claims(plain))
     if claims:
         return _weigh(plain, claims)
@@ -138,7 +140,7 @@ def _unverifiable(plain: str) -> bool:
 def _lone_number(plain: str) -> State:
     """A 1 or 0 alone on its line or right behind a word such as "answer"; two different ones say nothing."""
     lead = "|".join(shared()["verdict"]["number_lead"])
-    alone = rf"^\W*([01])\W*$|(?:{lead})\s*(?:is|was|es|est|为|是)?\s*[:：=]?\s*[\"'(]?([01])[\"')]?\s*[.。!！]?$"
+    alone = rf"^[^\w-]*([01])\W*$|(?:{lead})\s*(?:is|was|es|est|为|是)?\s*[:：=]?\s*[\"'(]?([01])[\"')]?\s*[.。!！]?$"
     found = {first or second for first, second in re.findall(alone, plain, re.MULTILINE)}
     if len(found) != 1:
         return ""

@@ -88,6 +88,13 @@ def split(text: str, names: Catalogue) -> dict[str, str]:
     return {key: found[key] for key in names if key in found}
 
 
+def preamble(text: str, names: Catalogue) -> str:
+    """What stands before the first section, without fenced code: all of ``text`` when there is no section."""
+    lines = strip_fences(text).split("\n")
+    first = min((index for index, head in _headings(lines, names).items() if head.key), default=len(lines))
+    return _trim(lines[:first])
+
+
 def strip_fences(text: str) -> str:
     """``text`` without its fenced code blocks; an unclosed fence takes the rest with it."""
     return "\n".join(line for line, fenced in fence_map(text) if not fenced)

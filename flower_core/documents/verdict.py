@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from flower_core.documents.base import Document
 from flower_core.documents.conclusion import State, read_conclusion
 from flower_core.documents.goal import as_list, items
-from flower_core.documents.sections import catalogue, name_of, shared, split
+from flower_core.documents.sections import catalogue, name_of, preamble, shared, split
 
 
 @dataclass
@@ -29,8 +29,10 @@ class Verdict(Document):
     @classmethod
     def parse(cls, text: str, *, lang: str = "zh") -> Self:
         """Read a verdict out of ``text``. What is ambiguous or contradicts itself is never ``achieved``."""
-        found = split(text, catalogue(cls.kind))
-        reading = read_conclusion(found.get("state", text))
+        names = catalogue(cls.kind)
+        found = split(text, names)
+        # Without a conclusion section only what stands before the others is one: a reason may name any state.
+        reading = read_conclusion(found.get("state") or preamble(text, names))
         verdict = cls(reading.state, found.get("reason", ""), _failed(found.get("failed", "")), lang)
         doubt = reading.doubt
         if verdict.state == "achieved" and verdict.failed:
@@ -67,6 +69,7 @@ def _failed(text: str) -> list[str]:
 
 def _says_nothing(item: str) -> bool:
     nothing = {name_of(word) for word in shared()["nothing"]}
+    item = item.strip().strip("()（）[]【】")
     first = name_of(item)
     for separator in ("—", "–", " - ", ",", "，", ";", "；", ":", "：", ".", "。", "(", "（"):
         first = min(first, name_of(item.split(separator, 1)[0]), key=len)
