@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Self
 
 from waitress.channel import ClientDisconnected
@@ -60,7 +61,7 @@ class RehearsalApp:
     requests, oldest first; headers, and so the key, are never kept. Several sessions may use one object at once.
     """
 
-    def __init__(self, play: Play, *, pairing: bool = True, pace: float = 1.0, keep: int = 500) -> None:
+    def __init__(self, play: Play, *, pairing: bool = True, pace: float = 1.0, keep: int = 200) -> None:
         self.play = play
         self.pace = pace
         self.pairing = pairing
@@ -187,7 +188,7 @@ class RehearsalServer:
 
     def __init__(
         self,
-        play: Play | Mapping[str, Any] | str | None = None,
+        play: Play | Mapping[str, Any] | Path | str | None = None,
         *,
         port: int = 0,
         pairing: bool = True,
