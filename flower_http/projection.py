@@ -117,7 +117,7 @@ def fold(view: RunView, seq: int, at: str, event: Mapping[str, Any]) -> RunView:
     """The view after ``event``, which has number ``seq`` and happened ``at`` (RFC 3339). Never raises."""
     changes: _Changes = {"last_seq": seq, "last_event_at": at}
     handler = _HANDLERS.get(event.get("kind", ""))
-    if handler is not None:
+    if handler is not None and not view.final:  # a run that has ended stays as it ended
         payload = event.get("payload")
         changes.update(handler(view, at, event, payload if isinstance(payload, Mapping) else {}))
     if "state" in changes or "asks" in changes:
