@@ -66,7 +66,7 @@ class SqliteSessionStore:
         try:
             self._db = self._worker.submit(self._open).result()
         except BaseException:
-            self._worker.shutdown(wait=False)
+            self._worker.shutdown(wait=True)
             raise
 
     async def append(self, key: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> None:
