@@ -89,6 +89,17 @@ def test_a_session_that_broke_off_is_told_to_carry_on_not_what_is_missing(tmp_pa
     assert ctx["after"] == "done"
 
 
+def test_what_was_missing_before_is_not_held_against_a_session_that_broke_off_later(tmp_path: Path) -> None:
+    script: dict[str, str | Reply] = {
+        "确认需求": WITHOUT_BOUNDS,
+        "确认需求#round2": Reply("", ok=False),
+        "确认需求#round3": ANSWER,
+    }
+    case = Case(tmp_path, script)
+    case.run()
+    assert "断了" in case.runner.prompt_of("确认需求#round3")
+
+
 def test_a_complete_brief_on_disk_skips_the_step_and_still_fills_the_context(tmp_path: Path) -> None:
     case = Case(tmp_path, {})
     Brief.parse(ANSWER).write(case.path)

@@ -13,7 +13,7 @@ from flower_core.events import Event
 from flower_core.human import HumanChannel
 from flower_core.workflow import GOAL_KEY, Step, Workflow, clarify_step, goal_step
 from flower_core.workflow.step import Context
-from tests.core.scripted_runner import Reply, ScriptedRunner
+from tests.core.scripted_runner import Call, Reply, ScriptedRunner
 
 SPEC = AgentSpec(name="someone")
 BRIEF = Brief(goal="转成 html", accept="有 h1", bounds="不装依赖", unknowns="无")
@@ -69,6 +69,16 @@ def test_what_was_added_to_the_brief_since_it_was_frozen_is_part_of_the_goal(tmp
     Brief.append_amendment(case.brief_path, "表格也要支持", label="补充")
     case.run()
     assert "表格也要支持" in case.runner.prompt_of("设定目标")
+
+
+def test_what_was_added_while_an_earlier_step_ran_is_part_of_the_goal(tmp_path: Path) -> None:
+    def add(call: Call) -> None:
+        Brief.append_amendment(case.brief_path, "图片也要支持", label="补充")
+
+    case = Case(tmp_path, {"设定目标": ANSWER, "between": Reply(meanwhile=add)})
+    case.flow.steps.insert(1, Step("between", SPEC, "p"))
+    case.run()
+    assert "图片也要支持" in case.runner.prompt_of("设定目标")
 
 
 def test_checks_that_cannot_pass_here_are_announced_at_once(tmp_path: Path) -> None:

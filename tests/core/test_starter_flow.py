@@ -268,6 +268,21 @@ def test_a_brief_taken_away_by_hand_takes_the_goal_with_it(place: Place) -> None
     assert place.runner.names == ["确认需求", "设定目标", "干活", "干活·判定#1"]
 
 
+def test_a_clarification_woken_without_a_word_sets_the_goal_anew_when_the_brief_is_gone(place: Place) -> None:
+    place.run(place.flow("做一个计数器"))
+    place.brief.unlink()
+    place.run(place.flow(""))
+    assert place.runner.names == ["确认需求", "设定目标", "干活", "干活·判定#1"]
+    assert place.runner.calls[0].resume == "p1-1"
+
+
+def test_a_resumed_run_puts_nothing_away_again(place: Place) -> None:
+    place.run(place.flow("做一个计数器", new=True))
+    place.run(place.flow("做一个计数器", new=True, resumed=True))
+    assert place.runner.names == ["干活", "干活·判定#1"]
+    assert not (place.notes / "archive").exists()
+
+
 def test_a_resumed_run_does_not_take_its_own_task_for_new_words(place: Place) -> None:
     place.run(place.flow("做一个计数器"))
     before = place.brief.read_bytes()

@@ -123,3 +123,12 @@ def test_a_retry_from_scratch_leaves_the_old_session_alone(tmp_path: Path) -> No
     first = go(tmp_path, Step("a", SPEC, "p"))
     second = go(tmp_path, step, known=first.sessions)
     assert [(call.prompt, call.resume) for call in second.calls] == [("go on", "p0-1"), ("p", None)]
+
+
+def test_sessions_a_gate_opens_for_itself_never_enter_the_lineage(tmp_path: Path) -> None:
+    async def gate(result: Any, ctx: Context) -> bool:
+        await ctx["_runtime"].run(SPEC, "look", step_name="side")
+        return True
+
+    go(tmp_path, Step("a", SPEC, "p", gate=gate))
+    assert lineage(tmp_path) == {"a": "p0-1"}

@@ -319,6 +319,14 @@ def test_hard_conditions_come_first_and_cost_no_judge(tmp_path: Path) -> None:
     assert ctx["干活"] == "done"
 
 
+def test_the_words_of_an_old_verdict_are_not_said_again_after_another_rejection(tmp_path: Path) -> None:
+    work = Step("干活", SPEC, "do it", gate=lambda result, ctx: result.step != "干活#round2")
+    case = Case(tmp_path, {"干活·判定#1": NOT_YET, "干活·判定#3": ACHIEVED}, work=work)
+    case.run()
+    assert case.runner.names == ["干活", "干活·判定#1", "干活#round2", "干活#retry2", "干活·判定#3"]
+    assert case.runner.prompt_of("干活#retry2") == "do it"
+
+
 def test_the_step_given_is_left_as_it_was(tmp_path: Path) -> None:
     case = Case(tmp_path, {})
     assert case.work.gate is None
