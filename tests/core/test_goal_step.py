@@ -120,6 +120,13 @@ def test_a_session_that_broke_off_is_asked_for_the_goal_again(tmp_path: Path) ->
     assert case.runner.prompt_of("设定目标#round2").startswith("flower-turn: goal\n")
 
 
+def test_what_was_missing_before_is_not_held_against_a_session_that_broke_off_later(tmp_path: Path) -> None:
+    script: dict[str, str | Reply] = {"设定目标": VAGUE, "设定目标#round2": Reply("", ok=False)}
+    case = Case(tmp_path, {**script, "设定目标#round3": ANSWER})
+    case.run()
+    assert case.runner.prompt_of("设定目标#round3").startswith("flower-turn: goal\n")
+
+
 def test_a_complete_goal_on_disk_skips_the_step_and_still_fills_the_context(tmp_path: Path) -> None:
     case = Case(tmp_path, {})
     Goal.parse(ANSWER).write(case.path)
