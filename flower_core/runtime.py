@@ -263,9 +263,9 @@ class Runtime:
 
 
 def _after_interrupt(call: Call, words: str) -> str:
-    said = call.texts("runtime.interrupted_said", words=words) if words else ""
-    following = call.texts("runtime.interrupted_following") if words else ""
-    return call.texts("runtime.interrupted", said=said, following=following).strip()
+    if words:
+        return call.texts("runtime.interrupted_with", words=words).strip()
+    return call.texts("runtime.interrupted").strip()
 
 
 def _left(call: Call) -> float | None:

@@ -74,6 +74,15 @@ class Job:
         if self.future is not None:
             self.future.cancel()
 
+    def interrupt(self, words: str) -> bool:
+        """Stop the agent; it goes on with ``words`` in mind, which become part of the brief. False when idle."""
+        if self.runtime is None or not self.runtime.interrupt(words):
+            return False
+        if words.strip() and self.channel is not None:
+            # Later sessions, the judge's first of all, hear of it from the brief only.
+            self.channel.amend(words, label=texts_for(self._lang)("human.amendment"))
+        return True
+
     def rescue(self) -> None:
         """Write the books of the step in flight: the process is about to end."""
         if self.runtime is not None:

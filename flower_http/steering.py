@@ -60,7 +60,7 @@ class Steering:
         """Stop the agent at work; the event that says so is committed when this returns."""
         log = self._log_of(run_id)
         job = self._active(log)
-        if job.runtime is None or not job.runtime.interrupt(text):
+        if not job.interrupt(text):
             raise Problem(409, "not-running", "there is nothing to interrupt just now")
         if not log.wait_flushed(KEPT_S):
             raise Problem(503, "journal-unavailable", "it was interrupted, but that could not be kept yet")

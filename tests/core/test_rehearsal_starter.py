@@ -196,7 +196,7 @@ def test_an_interrupt_while_the_worker_runs_does_not_change_the_end(tmp_path: Pa
     for number in (1, 2):
         if number == round_number:
             coordinator.run(prompt, until=lambda call: call["name"] == "Agent")
-            prompt = texts_for("en")("runtime.interrupted", said="", following="")
+            prompt = texts_for("en")("runtime.interrupted")
         coordinator.run(prompt)
         verdict = judged(tmp_path)
         assert verdict.ok == (number == 2)
@@ -221,9 +221,8 @@ def test_words_from_the_inbox_are_repeated_and_reach_the_next_worker(tmp_path: P
 @pytest.mark.parametrize("lang", LANGS)
 def test_words_said_with_an_interrupt_or_at_a_wake_are_repeated(tmp_path: Path, lang: str) -> None:
     texts = texts_for(lang)
-    said = texts("runtime.interrupted_said", words="Use blue")
     prompts = [
-        texts("runtime.interrupted", said=said, following=texts("runtime.interrupted_following")),
+        texts("runtime.interrupted_with", words="Use blue"),
         texts("workflow.work.woken", words="Use red", brief_path="/b"),
     ]
     coordinator = Agent("coordinator", tmp_path)
