@@ -54,7 +54,7 @@ def complete(seq: int, at: str, rest: bytes) -> bytes:
 
 def _cut(fields: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """The event with strings shortened, evenly and only as far as needed, until it fits."""
-    longest = MAX_EVENT_BYTES // 2
+    longest = min(MAX_EVENT_BYTES // 2, _longest(fields))
     while longest >= _SHORTEST_CUT:
         cut = {
             "kind": fields["kind"],
@@ -84,6 +84,15 @@ def _bare(fields: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         "payload": {**kept, "truncated": True},
     }
     return cut, dumps(cut)
+
+
+def _longest(value: Any) -> int:
+    """The length of the longest string in ``value``: cutting at more than that changes nothing."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return max(map(_longest, value.values()), default=0)
+    return max(map(_longest, value), default=0) if isinstance(value, list) else 0
 
 
 def _shorten(value: Any, longest: int) -> Any:

@@ -235,7 +235,7 @@ def test_final_is_said_only_on_the_page_that_holds_the_end(log: EventLog) -> Non
 
 
 def test_the_final_state_is_never_seen_before_the_event_that_says_so(book: LogBook) -> None:
-    for number in range(30):
+    for number in range(15):
         log = new_run(book, f"end{number:02}")
         early: list[str] = []
         stop = threading.Event()
@@ -269,7 +269,7 @@ def test_view_and_events_never_disagree(log: EventLog) -> None:
     watcher = threading.Thread(target=watch)
     watcher.start()
     log.append("system", "run.started")
-    for number in range(150):
+    for number in range(50):
         ask = {"id": f"q{number}", "state": "asked", "options": [], "remaining": -1}
         log.append("ask", "q?", payload=ask)
         log.append("ask", "a", payload={**ask, "state": "answered"}).result(5)
