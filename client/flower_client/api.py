@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
 from urllib.parse import quote
 
 from flower_client.errors import BadReply, ConfigError
 from flower_client.models import Ask, Json, Page, Run, RunList, Settled, as_object
+from flower_client.params import OnceParams, StartParams
 from flower_client.poll import Notice, Watch
 from flower_client.transport import READ_TIMEOUT_S, Backoff, Reply, Sleep, Transport
 
@@ -21,10 +22,11 @@ class FlowerClient:
     """A flower server, seen from Python.
 
     ``url`` is its address, ``token`` may stay empty where the server needs none. A request without a usable reply is
-    repeated up to ``attempts`` times in all, after pauses that ``backoff`` sets and that ``sleep`` waits for (seconds).
-    Every POST carries an idempotency key, so a repeated one is carried out once. ``long_poll_s`` (0 to 25) is how long
-    the server may hold a read of a watch. Use one client per thread; it is a context manager, and :meth:`close` closes
-    its connections.
+    repeated up to ``attempts`` times in all, after pauses that ``backoff`` sets and that ``sleep`` waits for (seconds);
+    ``clock`` tells the seconds of an outage. Every POST carries an idempotency key, so that a repeated one is carried
+    out once. ``long_poll_s`` (0 to 25) is how long the server may hold a read of a watch.
+
+    Use one client per thread; it is a context manager, and :meth:`close` closes its connections.
 
     Every method raises Unreachable, NotAllowed or Refused (see :mod:`flower_client.errors`); ConfigError is for
     arguments that cannot be sent.
@@ -38,9 +40,11 @@ class FlowerClient:
         attempts: int = 4,
         backoff: Backoff | None = None,
         sleep: Sleep = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
         long_poll_s: float = LONG_POLL_S,
     ) -> None:
         self._transport = Transport(url, token, attempts=attempts, backoff=backoff, sleep=sleep)
+        self._clock = clock
         self._long_poll_s = long_poll_s
 
     def __enter__(self) -> FlowerClient:
@@ -60,89 +64,17 @@ class FlowerClient:
 
     # --- runs ---
 
-    def start(
-        self,
-        task: str = "",
-        *,
-        workspace: str | None = None,
-        flow: str | None = None,
-        goal: bool | None = None,
-        rounds: int | None = None,
-        judge_can_run: bool | None = None,
-        clarify_only: bool | None = None,
-        max_asks: int | None = None,
-        timeout_s: float | None = None,
-        new: bool | None = None,
-        isolate: bool | None = None,
-        lang: str | None = None,
-        model: str | None = None,
-        instructions: str | None = None,
-        budget_usd: float | None = None,
-        window: int | None = None,
-        handoff: bool | None = None,
-        labels: Mapping[str, str] | None = None,
-        idempotency_key: str = "",
-    ) -> Run:
-        """Start a run of the starter flow, or of ``flow``. What is left None is the server's default.
+    def start(self, task: str = "", *, idempotency_key: str = "", **params: Unpack[StartParams]) -> Run:
+        """Start a run of the starter flow, or of the one named as ``flow``; see :class:`StartParams`.
 
-        ``task`` may be empty only where ``workspace`` holds something to wake. ``timeout_s`` is how long a question
-        waits, in seconds; ``budget_usd`` is US dollars; ``window`` is tokens. ``idempotency_key`` is made when not
-        given; the same key never starts a second run within 24 hours.
+        ``task`` may be empty only where ``workspace`` holds something to wake. The same ``idempotency_key`` never
+        starts a second run within 24 hours; one is made when none is given.
         """
-        body = _given(
-            task=task,
-            workspace=workspace,
-            flow=flow,
-            goal=goal,
-            rounds=rounds,
-            judge_can_run=judge_can_run,
-            clarify_only=clarify_only,
-            max_asks=max_asks,
-            timeout_s=timeout_s,
-            new=new,
-            isolate=isolate,
-            lang=lang,
-            model=model,
-            instructions=instructions,
-            budget_usd=budget_usd,
-            window=window,
-            handoff=handoff,
-            labels=dict(labels) if labels else None,
-        )
-        return Run.from_json(self._post("/runs", body, idempotency_key).data)
+        return Run.from_json(self._post("/runs", _given(task=task, **params), idempotency_key).data)
 
-    def once(
-        self,
-        prompt: str,
-        *,
-        instructions: str | None = None,
-        tools: Sequence[str] | None = None,
-        permission_mode: str | None = None,
-        budget_usd: float | None = None,
-        resume: str | None = None,
-        fork: bool | None = None,
-        workspace: str | None = None,
-        lang: str | None = None,
-        model: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        idempotency_key: str = "",
-    ) -> Run:
-        """Start a run of a single session: one prompt, one answer. ``resume`` is a session id to go on from."""
-        body = _given(
-            flow="once",
-            task=prompt,
-            instructions=instructions,
-            tools=list(tools) if tools is not None else None,
-            permission_mode=permission_mode,
-            budget_usd=budget_usd,
-            resume=resume,
-            fork=fork,
-            workspace=workspace,
-            lang=lang,
-            model=model,
-            labels=dict(labels) if labels else None,
-        )
-        return Run.from_json(self._post("/runs", body, idempotency_key).data)
+    def once(self, prompt: str, *, idempotency_key: str = "", **params: Unpack[OnceParams]) -> Run:
+        """Start a run of a single session: one prompt, one answer; see :class:`OnceParams`."""
+        return Run.from_json(self._post("/runs", _given(flow="once", task=prompt, **params), idempotency_key).data)
 
     def run(self, run_id: str) -> Run:
         """One run as it is now."""
@@ -272,6 +204,7 @@ class FlowerClient:
             on_notice=on_notice,
             backoff=self._transport.backoff,
             sleep=self._transport.sleep,
+            clock=self._clock,
         )
 
     # --- the server itself ---
@@ -301,7 +234,7 @@ def _given(**members: Any) -> Json:
 
 
 def _seconds(wait: float) -> str | None:
-    return f"{wait:g}" if wait else None
+    return f"{wait:.3f}".rstrip("0").rstrip(".") if wait else None
 
 
 def _path(run_id: str, *rest: str) -> str:

@@ -11,8 +11,9 @@ import re
 from typing import Any
 
 _ESCAPES = re.compile(
-    # Control strings: OSC, DCS, SOS, PM, APC up to BEL or ST; an unterminated one only loses its introducer below.
-    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    # Control strings: OSC, DCS, SOS, PM, APC up to BEL or ST; an unterminated one only loses its introducer below. The
+    # body holds no introducer, so that a row of unterminated ones is not scanned to the end from each of them.
+    r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # control sequences: colours, cursor movements
     r"|\x1b[ -/]*[0-~]"  # every other escape
 )

@@ -271,6 +271,8 @@ def _reason(error: BaseException) -> str:
     """The innermost cause, in words a person knows: requests wraps "Connection refused" four times."""
     if isinstance(error, requests.Timeout):
         return "no answer in time"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "the reply broke off"
     seen: BaseException = error
     while (inner := seen.__cause__ or seen.__context__) is not None:
         seen = inner

@@ -1,0 +1,198 @@
+"""Single requests: what is sent, what is repeated, and what each refusal becomes."""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from flower_client import BadReply, ConfigError, FlowerClient, NotAllowed, Refused, Unreachable
+from flower_client.transport import parse_retry_after
+
+from tests.client.scripted_run import ScriptedRun
+from tests.client.scripted_server import ScriptedServer, cut, hang_up, html, refusal
+
+
+def test_start_sends_only_what_was_given(client: FlowerClient, server: ScriptedServer) -> None:
+    run = client.start("bake", goal=False, max_asks=0, labels={"a": "b"}, rounds=None)
+    assert (run.id, run.task) == ("r1", "bake")
+    assert server.seen[-1].body == {"task": "bake", "goal": False, "max_asks": 0, "labels": {"a": "b"}}
+
+
+@pytest.mark.parametrize("fault", [hang_up, html(502), cut(10)], ids=["hang-up", "html", "half a body"])
+def test_a_start_whose_reply_was_lost_is_repeated_and_starts_one_run(
+    client: FlowerClient, server: ScriptedServer, fault: object
+) -> None:
+    server.faults.extend([fault, fault])  # type: ignore[list-item]
+    assert client.start("bake").id == "r1"
+    keys = {seen.headers["idempotency-key"] for seen in server.asked_for("/runs", "POST")}
+    assert len(server.asked_for("/runs", "POST")) == 3
+    assert len(keys) == len(server.runs) == 1
+
+
+def test_two_starts_have_two_keys_and_a_given_key_is_used(client: FlowerClient, server: ScriptedServer) -> None:
+    client.start("one")
+    client.start("two")
+    assert client.start("three", idempotency_key="mine").id == client.start("three", idempotency_key="mine").id
+    keys = [seen.headers["idempotency-key"] for seen in server.seen]
+    assert len(server.runs) == 3
+    assert (keys[0] != keys[1], keys[2:]) == (True, ["mine", "mine"])
+
+
+def test_an_answer_whose_reply_was_lost_is_repeated_and_given_once(
+    client: FlowerClient, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Rye?", ["yes", "no"])
+    server.faults.append(hang_up)
+    settled = client.answer("r1", "q1", option=2)
+    assert (settled.ask.state, settled.ask.answer, settled.replayed) == ("answered", "no", True)
+    assert server.seen[-1].body == {"ask_id": "q1", "option": 2}
+
+
+def test_a_settled_question_is_refused_with_how_it_was_settled(client: FlowerClient, run: ScriptedRun) -> None:
+    run.ask("q1", "Rye?")
+    client.answer("r1", "q1", "yes")
+    with pytest.raises(Refused) as refused:
+        client.decline("r1", "q1")
+    assert (refused.value.slug, refused.value.status) == ("ask-settled", 409)
+    assert refused.value.document["ask"]["answer"] == "yes"
+
+
+def test_an_answer_is_either_a_text_or_an_option(client: FlowerClient, server: ScriptedServer) -> None:
+    for text, option in ((None, None), ("yes", 1)):
+        with pytest.raises(ConfigError):
+            client.answer("r1", "q1", text, option=option)
+    assert server.seen == []
+
+
+def test_steering_and_looking(client: FlowerClient, run: ScriptedRun) -> None:
+    assert client.say("r1", "more salt")["id"] == "m1"
+    assert client.inbox("r1")["mail"] == [{"text": "more salt"}]
+    client.interrupt("r1", "stop")
+    assert run.interrupts == ["stop"]
+    assert client.steps("r1")[0]["session_id"] == "s1"
+    run.ask("q1", "Rye?")
+    run.settle("q1", "declined")
+    assert client.asks("r1") == []
+    assert [ask.state for ask in client.asks("r1", state="all")] == ["declined"]
+    run.state = "interrupted"
+    assert client.resume("r1").state == "running"
+    assert client.cancel("r1").state == "cancelled"
+    assert [listed.id for listed in client.runs().runs] == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("status", "slug", "expected"),
+    [
+        (401, "unauthorized", NotAllowed),
+        (403, "forbidden", NotAllowed),
+        (404, "unknown-run", Refused),
+        (409, "workspace-busy", Refused),
+        (422, "invalid-body", Refused),
+        (500, "internal-error", Unreachable),
+        (503, "journal-unavailable", Unreachable),
+    ],
+)
+def test_each_refusal_has_its_class(
+    client: FlowerClient, server: ScriptedServer, status: int, slug: str, expected: type[Exception]
+) -> None:
+    server.faults.extend([refusal(status, slug)] * 4)
+    with pytest.raises(expected) as raised:
+        client.runs()
+    assert type(raised.value) is expected
+    assert f"{slug}, says the test" in str(raised.value)
+
+
+def test_only_what_may_help_is_tried_again(client: FlowerClient, server: ScriptedServer, sleeps: list[float]) -> None:
+    server.faults.append(refusal(404, "unknown-run"))
+    with pytest.raises(Refused):
+        client.run("r1")
+    assert (len(server.seen), sleeps) == (1, [])
+    server.faults.extend([refusal(429, "queue-full", "9"), refusal(409, "idempotency-running", "2")])
+    assert client.start("bake").id == "r1"
+    assert sleeps == [9.0, 2.0]
+
+
+def test_a_refused_field_is_named(client: FlowerClient) -> None:
+    with pytest.raises(Refused, match=r"isolate: is not available"):
+        client.start("bake", isolate=True)
+
+
+def test_a_redirect_is_not_followed_so_the_token_goes_nowhere_else(server: ScriptedServer) -> None:
+    server.faults.append(lambda answer: type(answer)(302, b"", {"Location": "http://elsewhere.example/"}))
+    with FlowerClient(server.url, "secret", attempts=1) as client, pytest.raises(BadReply, match="elsewhere"):
+        client.runs()
+
+
+def test_a_refused_connection_certainly_did_nothing_and_a_lost_reply_maybe_did(server: ScriptedServer) -> None:
+    with FlowerClient(server.url, attempts=1) as client:
+        server.faults.append(hang_up)
+        with pytest.raises(Unreachable) as lost:
+            client.start("bake")
+        server.stop()
+        with pytest.raises(Unreachable, match="Connection refused") as refused:
+            client.start("bake")
+    assert (lost.value.maybe_done, refused.value.maybe_done) == (True, False)
+
+
+def test_the_token_is_sent_and_netrc_is_not(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with FlowerClient(server.url, " secret\n") as client:
+        client.runs()
+    with FlowerClient(server.url) as client:
+        client.runs()
+    assert [seen.headers.get("authorization") for seen in server.seen] == ["Bearer secret", None]
+
+
+def test_a_proxy_from_the_environment_is_not_asked_for_this_machine(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    with FlowerClient(server.url, attempts=1) as client:
+        assert client.runs().runs == ()
+
+
+@pytest.mark.parametrize("token", ["se cret", "sec\nret", "sécret", "sec\x00ret"])
+def test_a_token_that_cannot_be_one_is_refused_without_showing_it(token: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        FlowerClient(token=token)
+    assert token not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8420", "ftp://x", "http://", "http://a:b@host", "http://h:99999", "http://h?x=1"]
+)
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        FlowerClient(url)
+
+
+@pytest.mark.parametrize("run_id", ["", ".", ".."])
+def test_a_run_id_that_would_be_another_path_is_refused(client: FlowerClient, run_id: str) -> None:
+    with pytest.raises(ConfigError):
+        client.run(run_id)
+
+
+def test_a_run_id_is_one_path_segment(client: FlowerClient, server: ScriptedServer) -> None:
+    with pytest.raises(Refused):
+        client.run("../asks?x=1")
+    assert server.seen[-1].path == "/runs/..%2Fasks%3Fx%3D1"
+
+
+def test_retry_after_in_all_its_forms() -> None:
+    now = time.time()
+    assert parse_retry_after(None) is None
+    assert parse_retry_after("soon") is None
+    assert parse_retry_after("nan") is None
+    assert parse_retry_after("-3") == 0
+    assert parse_retry_after("inf") == 60
+    dated = parse_retry_after(formatdate(now + 30, usegmt=True), now=lambda: now)
+    assert dated is not None
+    assert 28 <= dated <= 30
