@@ -7,6 +7,7 @@ import contextlib
 import gc
 import random
 import threading
+import time
 from collections import Counter
 from concurrent.futures import Future
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 
 from flower_core.events import Event
 from flower_core.human import Ask, HumanChannel
+from flower_core.human_questions import Questions, Waiting
 from tests.core.people import Agents, Screen, together, waiting
 from tests.support import eventually
 
@@ -274,6 +276,9 @@ def test_the_outcome_is_never_shown_before_the_question() -> None:
         assert entered.wait(5)
         answering = in_thread(partial(channel.answer, "q1", "quick"))
         eventually(lambda: channel.asks[0].state == "answered")
+        with pytest.raises(TimeoutError):
+            answering.result(0.2)
+        assert shown == []
         leave.set()
         assert answering.result(5) is True
         assert shown == ["asked", "answered"]  # so it has been handed to the sink when answer() returns
@@ -290,7 +295,9 @@ def test_a_sink_may_answer_from_inside_the_question_event() -> None:
             assert channel.answer(event.payload["id"], "at once")
 
     channel.on_event = eager
+    begun = time.monotonic()
     assert asyncio.run(channel.ask("?")).answer == "at once"
+    assert time.monotonic() - begun < 1.5  # it does not wait for itself
     assert shown == ["asked", "answered"]
 
 
@@ -332,6 +339,18 @@ def test_on_settle_hears_of_people_only() -> None:
         channel.decline("q3", "no")
         assert agents.start(channel.ask("too many")).result(5).state == "over_budget"
     assert seen == ["declined"]
+
+
+def test_a_claim_given_back_after_the_time_was_up_cannot_be_taken_by_another_answer() -> None:
+    questions = Questions()
+    loop = asyncio.new_event_loop()
+    with contextlib.closing(loop):
+        waiting_call = questions.admit(Ask("", "?"), None, loop)
+        assert isinstance(waiting_call, Waiting)
+        assert questions.claim("q1") is waiting_call
+        assert questions.claim_to_end(waiting_call, "timeout") == "claimed"
+        assert questions.give_back(waiting_call) == "timeout"
+        assert questions.claim("q1") is None
 
 
 def test_closing_while_an_answer_is_being_kept_lets_the_answer_win() -> None:
