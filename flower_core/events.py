@@ -104,10 +104,11 @@ class SafeSink:
 
     def __call__(self, event: Event) -> None:
         """Hand ``event`` on. Never raises."""
-        if self.sink is None:
+        sink = self.sink  # another thread may take it away between a look and a call
+        if sink is None:
             return
         try:
-            self.sink(event)
+            sink(event)
         except Exception as error:  # whatever a front end raises must not end hours of work
             self.report(error)
 
