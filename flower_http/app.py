@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 
-from flask import Flask, Response, request
+from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
@@ -113,5 +113,8 @@ def _finish(response: Response) -> Response:
     response.headers[REQUEST_ID] = request_id(request.environ)
     for name, value in ALWAYS:
         response.headers[name] = value
-    _LOG.info("%s %r %d %s", request.method, request.path[:200], response.status_code, response.headers[REQUEST_ID])
+    name = g.principal.name if "principal" in g else "-"
+    _LOG.info(
+        "%s %s %r %d %s", name, request.method, request.path[:200], response.status_code, request_id(request.environ)
+    )
     return response

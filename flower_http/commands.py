@@ -68,7 +68,7 @@ def _option(row: Setting) -> click.Option:
     if row.name in _SWITCHES:
         shape = {"is_flag": True}
     elif row.name == "flow":
-        shape = {"multiple": True, "metavar": "NAME=TARGET"}
+        shape = {"multiple": True, "metavar": "NAME=module:attr|NAME=file.py:attr"}
     elif row.name == "rehearse":
         shape = {"is_flag": False, "flag_value": "yes", "metavar": "[PLAY]"}
     return click.Option([row.flag, row.name], help=_help(row), **shape)

@@ -212,5 +212,12 @@ def load(schema: Schema, document: Any) -> Any:
     try:
         return schema.load(document)
     except ValidationError as error:
-        messages = error.messages
-        raise invalid_body(messages if isinstance(messages, dict) else {"_schema": messages}) from error
+        found = error.messages if isinstance(error.messages, dict) else {"_schema": error.messages}
+        raise invalid_body({name: _flat(messages) for name, messages in found.items()}) from error
+
+
+def _flat(messages: Any) -> list[str]:
+    # What is wrong inside a list comes by position; the contract has a plain list of messages for each field.
+    if isinstance(messages, dict):
+        return [f"{place}: {text}" for place, inner in messages.items() for text in _flat(inner)]
+    return [str(text) for text in messages]

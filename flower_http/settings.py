@@ -61,7 +61,13 @@ TABLE: tuple[Setting, ...] = (
     Setting("queue", parsing.between(0, 100_000), "runs that may wait for their turn", "--queue", "100"),
     Setting("ring", parsing.between(1, 1_000_000), "events per run kept in memory", "--ring", "2000"),
     Setting("lang", parsing.one_of(LANGUAGES), "language of runs that name none", "--lang", "en"),
-    Setting("flow", parsing.flows, "NAME=module:attr or NAME=file.py:attr, a flow clients may name", "--flow", "none"),
+    Setting(
+        "flow",
+        parsing.flows,
+        "a flow clients may name; repeatable, in the variable separated by semicolons",
+        "--flow",
+        "none",
+    ),
     Setting("agent_user", parsing.user_name, "system user the agent program runs as", "--agent-user", "the server's"),
     Setting("allow_bypass", parsing.boolean, "let runs ask for bypassPermissions", "--allow-bypass", "off"),
     Setting("no_resume", parsing.boolean, "leave interrupted runs alone at start", "--no-resume", "off"),
@@ -78,7 +84,8 @@ class Settings:
     """The settings in force, validated. Secrets stay out of ``repr``.
 
     ``flow`` maps names to import targets, ``rehearse`` is the name or path of a play or empty, ``model_env`` holds
-    what the environment says about the model, credentials included, and ``warnings`` what the operator should hear.
+    what the environment says about the model, credentials included, ``base_env`` the rest of it without anything of
+    ours, and ``warnings`` what the operator should hear.
     """
 
     data_dir: Path
@@ -118,7 +125,8 @@ class Settings:
         cloud = next((key for key in _OTHER_CLOUDS if merged.get(key, "") not in ("", "0", "false")), None)
         if cloud:
             raise SettingsError(f"{cloud}: only the Messages API is supported so far; unset it")
-        return cls(**given, model_env=model_env, base_env=dict(process), warnings=_warnings(merged))
+        base_env = {key: value for key, value in process.items() if not key.startswith("FLOWER_")}
+        return cls(**given, model_env=model_env, base_env=base_env, warnings=_warnings(merged))
 
     @property
     def tokens_path(self) -> Path:

@@ -69,7 +69,10 @@ def test_a_wrong_field_is_refused_by_name_and_starts_nothing(
 ) -> None:
     reply = client.post("/runs", json={"task": "a", **body})
     assert (reply.status_code, json_of(reply)["type"]) == (422, "invalid-body")
-    assert list(json_of(reply)["errors"]) == [field]
+    errors = json_of(reply)["errors"]
+    assert list(errors) == [field]
+    assert errors[field]
+    assert all(isinstance(message, str) for message in errors[field])
     assert manager.started == []
 
 

@@ -108,6 +108,14 @@ def test_rehearse_takes_a_play_or_a_yes(text: str, play: str) -> None:
     assert Settings.load({}, {"FLOWER_REHEARSE": text}).rehearse == play
 
 
+def test_what_is_handed_on_to_agents_holds_nothing_of_ours() -> None:
+    settings = Settings.load(
+        {}, {"FLOWER_TOKEN": "t" * 20, "PATH": "/bin", "ANTHROPIC_MODEL": "m", "ANTHROPIC_BASE_URL": ""}
+    )
+    assert settings.base_env == {"PATH": "/bin", "ANTHROPIC_MODEL": "m", "ANTHROPIC_BASE_URL": ""}
+    assert settings.model_env == {"ANTHROPIC_MODEL": "m"}
+
+
 def test_flows_are_taken_apart() -> None:
     settings = Settings.load({"flow": "a=pkg.mod:make;b=/srv/my flows/b.py:flow"}, {})
     assert settings.flow == {"a": "pkg.mod:make", "b": "/srv/my flows/b.py:flow"}
