@@ -11,7 +11,7 @@ from typing import Protocol
 from flower_core.agent import AgentSpec
 from flower_core.events import Event, SafeSink
 from flower_core.manifest import StepResult
-from flower_core.texts import Texts
+from flower_core.texts import texts_for
 
 
 class Interruptible(Protocol):
@@ -21,33 +21,135 @@ class Interruptible(Protocol):
         """End the turn in flight, if there is one."""
 
 
+#: Events that prove the agent program has taken the prompt in, and so has it in its transcript.
+_ANSWERS = ("text", "thinking", "tool_call", "result")
+
+
 class Call:
-    """One step being run. Everything but :meth:`interrupt` and :attr:`result` belongs to the loop's thread."""
+    """One step being run. Everything but :meth:`interrupt` and :attr:`result` belongs to the loop's thread.
+
+    ``prompt`` is what is sent next.
+    """
 
     def __init__(
         self,
         spec: AgentSpec,
         step: str,
+        prompt: str,
         sink: SafeSink,
-        texts: Texts,
         on_session: Callable[[str, str], None] | None,
     ) -> None:
         self.spec = spec
-        self.texts = texts
+        self.texts = texts_for(spec.lang)
         self.emit = sink
+        self.prompt = prompt
         self.result = StepResult(step=step, started_at=time.time())
         self.session: Interruptible | None = None
+        self._task = prompt
         self._on_session = on_session
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._lock = threading.Lock()
         self._said: list[str] = []
+        self._told: list[str] = []
+        self._over = False
+        self._heard = False
         self._stopping: set[asyncio.Future[None]] = set()
         self._prose: list[str] = []
-        self._session_cost: dict[str, float] = {}
+        self._ledger = Ledger()
+
+    # -- what is said to the agent ----------------------------------------------------------------------------
+
+    def interrupt(self, words: str) -> bool:
+        """Stop what is going on and remember ``words`` ("" = none) for the next prompt. Any thread.
+
+        False when there will be no next prompt any more.
+        """
+        with self._lock:
+            if self._over:
+                return False
+            self._said.append(words)
+        self._loop.call_soon_threadsafe(self._stop)
+        return True
+
+    def finish(self) -> bool:
+        """Take no more interruptions from here on; False, and nothing changes, while one waits to be heeded."""
+        with self._lock:
+            self._over = not self._said
+            return self._over
+
+    def give_up(self) -> str:
+        """Take no more interruptions; what was said and will not reach the agent."""
+        with self._lock:
+            self._over = True
+        return self._take_words()
+
+    def begin_turn(self) -> str:
+        """The prompt to send now. What was said before there was a turn to stop simply goes along."""
+        words = self._take_words()
+        if words:
+            self.prompt = f"{self.prompt}\n\n{self.texts('runtime.said_as_well', words=words).strip()}"
+        self._heard = False
+        return self.prompt
+
+    def prompt_after_interrupt(self) -> None:
+        """Go on in the same session with what was said."""
+        words = self._take_words()
+        text = self.texts("runtime.interrupted_with", words=words) if words else self.texts("runtime.interrupted")
+        self.prompt = text.strip()
+
+    def prompt_after_failure(self, session_kept: bool) -> None:
+        """Go on in the session if it was kept, else begin anew with everything that has been said so far.
+
+        A prompt that nothing came back for is sent again: the process may have died before it was written down.
+        """
+        if not session_kept:
+            self._prose.clear()
+            self.result.text = ""
+            told = "\n\n".join(self._told)
+            again = self.texts("runtime.said_as_well", words=told).strip() if told else ""
+            self.prompt = "\n\n".join(filter(None, (self._task, again)))
+        elif self._heard:
+            self.prompt = self.texts("runtime.continue")
+
+    async def pause(self, seconds: float) -> None:
+        """Wait ``seconds``, or until somebody interrupts."""
+        try:
+            await asyncio.wait_for(self._wake.wait(), seconds)
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether an interruption waits to be heeded."""
+        with self._lock:
+            return bool(self._said)
+
+    def _take_words(self) -> str:
+        """What was said since the last time; "" also for an interruption without words."""
+        with self._lock:
+            said, self._said = self._said, []
+        self._wake.clear()
+        words = "\n\n".join(filter(None, said))
+        if words:
+            self._told.append(words)
+        return words
+
+    def _stop(self) -> None:
+        if not self.disturbed:
+            return  # heeded already, with the turn that ended meanwhile; the one in flight is not meant
+        self._wake.set()
+        if self.session is not None:
+            stopping = asyncio.ensure_future(self.session.interrupt())
+            self._stopping.add(stopping)
+            stopping.add_done_callback(self._stopping.discard)
+
+    # -- what comes back --------------------------------------------------------------------------------------
 
     def absorb(self, event: Event) -> None:
         """Take in one event of the agent and hand it on."""
+        self._heard = self._heard or event.kind in _ANSWERS
         if event.kind == "system" and event.text == "init":
             self._learn_session(str(event.payload["data"].get("session_id") or ""))
         elif event.kind == "result":
@@ -56,47 +158,9 @@ class Call:
             self._absorb_main(event)
         self.emit(event)
 
-    def forget_prose(self) -> None:
-        """Drop the words of an attempt that is started over, so that they do not stand twice in the result."""
-        self._prose.clear()
-        self.result.text = ""
-
-    def owe(self, session_id: str, cost_usd: float) -> None:
-        """Note what ``session_id`` had cost before this call; only what comes on top is ours."""
-        self._session_cost[session_id] = cost_usd
-
-    def interrupt(self, words: str) -> None:
-        """Stop what is going on and remember ``words`` ("" = none) for the next prompt. Any thread."""
-        with self._lock:
-            self._said.append(words)
-        self._loop.call_soon_threadsafe(self._stop)
-
-    def take_words(self) -> str | None:
-        """What was said since the last time, joined; "" for an interruption without words, None for none at all."""
-        with self._lock:
-            said, self._said = self._said, []
-        self._wake.clear()
-        return "\n\n".join(filter(None, said)) if said else None
-
-    async def pause(self, seconds: float) -> None:
-        """Wait ``seconds``, or until somebody interrupts."""
-        try:
-            await asyncio.wait_for(self._wake.wait(), seconds)
-        except TimeoutError:
-            return
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether an interruption waits to be taken."""
-        with self._lock:
-            return bool(self._said)
-
-    def _stop(self) -> None:
-        self._wake.set()
-        if self.session is not None:
-            stopping = asyncio.ensure_future(self.session.interrupt())
-            self._stopping.add(stopping)
-            stopping.add_done_callback(self._stopping.discard)
+    def owe(self, session_id: str, cost_usd: float, *, fork: bool) -> None:
+        """Note what ``session_id`` had cost before it is continued; only what comes on top is ours."""
+        self._ledger.owe(session_id, cost_usd, fork=fork)
 
     def _learn_session(self, session_id: str) -> None:
         if not session_id or session_id == self.result.session_id:
@@ -117,11 +181,34 @@ class Call:
             self.result.context = level
 
     def _charge(self, event: Event) -> None:
-        session_id = str(event.payload.get("session_id") or "")
         total = float(event.payload.get("cost_usd") or 0.0)
-        cost = max(0.0, total - self._session_cost.get(session_id, 0.0))
-        self._session_cost[session_id] = total
+        cost = self._ledger.charge(str(event.payload.get("session_id") or ""), total)
         self.result.cost_usd += cost
         self.result.num_turns += int(event.payload.get("num_turns") or 0)
         # The SDK reports a running total; an event says what this turn cost, so that adding them up is right.
         event.payload["cost_usd"] = round(cost, 6)
+
+
+class Ledger:
+    """From the running totals the agent program reports, per session, to what each turn cost."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, float] = {}
+        self._inherited = 0.0
+
+    def owe(self, session_id: str, cost_usd: float, *, fork: bool) -> None:
+        """A process is about to count on from ``cost_usd``, which its transcript says ``session_id`` has cost.
+
+        What we know of the session counts instead where it is less: the rest was spent by a process that died
+        before it could report it. A ``fork`` takes the figure along to an id not known yet.
+        """
+        if fork:
+            self._inherited = cost_usd
+        else:
+            self._totals[session_id] = min(self._totals.get(session_id, cost_usd), cost_usd)
+
+    def charge(self, session_id: str, total: float) -> float:
+        """What came on top of what has been charged for ``session_id``, whose running total is now ``total``."""
+        cost = max(0.0, total - self._totals.get(session_id, self._inherited))
+        self._totals[session_id] = total
+        return cost

@@ -8,6 +8,7 @@ step is done, and keeps the books: sessions, costs, the manifest.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -24,10 +25,10 @@ from flower_core.claude.options import Opening, Surroundings, build_options
 from flower_core.claude.session import AgentSession, TurnEnd
 from flower_core.events import Event, EventSink, SafeSink
 from flower_core.manifest import Manifest, StepResult
-from flower_core.rescue import rescued_on_signals
+from flower_core.rescue import rescued_on_signals, undisturbed
 from flower_core.resilience import Resilience, endpoint, reachable
 from flower_core.sessions import SqliteSessionStore
-from flower_core.texts import DEFAULT_LANG, texts_for
+from flower_core.texts import DEFAULT_LANG
 from flower_core.workbench import Workbench
 
 SessionListener = Callable[[str, str], None]
@@ -42,7 +43,8 @@ class Runtime:
     ``store`` replaces the SQLite session store in ``run_dir``; ``environ`` stands in for the process's
     environment, ``config_dir`` for ``<run_dir>/config/<run_id>``, ``run_id`` names the run in the manifest.
 
-    Raises CredentialsMissing, which says what to set, when the environment cannot reach a model.
+    Raises CredentialsMissing, which says what to set, when the environment cannot reach a model, and ValueError
+    for an ANTHROPIC_BASE_URL or proxy that is no URL.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Runtime:
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         check_credentials(self._environ)
+        self._endpoint = endpoint(self._environ)
         self.workspace = _made(workspace)
         self.run_dir = _made(run_dir)
         self.run_id = run_id or time.strftime("%Y%m%dT%H%M%S-") + uuid.uuid4().hex[:6]
@@ -111,20 +114,22 @@ class Runtime:
         """
         if resume is None and (fork or resume_at is not None):
             raise ValueError("fork and resume_at continue a session; name it with resume")
+        build_options(spec, self._around)  # a spec that cannot be opened is refused before anything happens
         sink = SafeSink(on_event, self.ui_errors)
-        call = Call(spec, step_name or spec.name, sink, texts_for(spec.lang), self._session_known)
+        call = Call(spec, step_name or spec.name, prompt, sink, self._session_known)
         call.result.resumed = resume is not None
         opening = Opening(str(uuid.uuid4()), resume, fork, resume_at)
-        with self._lock:
-            self._calls.append(call)
-        try:
-            with rescued_on_signals(self.rescue):
-                await self._until_done(call, opening, prompt)
-        except asyncio.CancelledError:
-            call.result.error = "cancelled"
-            raise
-        finally:
-            self._close_books(call)
+        with rescued_on_signals(self.rescue):
+            with self._lock:
+                self._calls.append(call)
+            try:
+                await self._until_done(call, opening)
+            except BaseException as error:
+                cancelled = isinstance(error, asyncio.CancelledError)
+                call.result.error = "cancelled" if cancelled else f"{type(error).__name__}: {error}"
+                raise
+            finally:
+                self._close_books(call)
         return call.result
 
     def interrupt(self, message: str = "") -> bool:
@@ -133,16 +138,12 @@ class Runtime:
         Costs no attempt. A subagent in flight loses its half-done work. False when nothing runs.
         """
         with self._lock:
-            call = self._calls[-1] if self._calls else None
-            if call is not None:
-                call.interrupt(message)
-        return call is not None
+            return bool(self._calls) and self._calls[-1].interrupt(message)
 
     def rescue(self) -> None:
         """Write the row of every step in flight, with error "killed-by-signal": the process is about to die."""
-        with self._lock:
-            calls = list(self._calls)
-        for call in calls:
+        # Without the lock: a signal handler must not wait for the code it has interrupted.
+        for call in list(self._calls):
             ended = call.result.ended_at or time.time()
             self._manifest.record(replace(call.result, ok=False, error="killed-by-signal", ended_at=ended))
 
@@ -166,106 +167,106 @@ class Runtime:
         if self._owns_store:
             self._store.close()
 
-    async def _until_done(self, call: Call, opening: Opening, prompt: str) -> None:
+    async def _until_done(self, call: Call, opening: Opening) -> None:
         result = call.result
         while True:
-            failure = await self._attempt(call, opening, prompt)
+            failure = await self._attempt(call, opening)
             if failure is None:
                 result.ok = True
                 return
             result.errors.append(failure.text)
-            if not self._worth_retrying(failure, result.attempts):
-                result.error = failure.text
+            if not self.resilience.retries(failure.recovery, result.attempts):
+                self._give_up(call, failure)
                 return
             await self._wait_before_retry(call, failure)
             result.attempts += 1
-            opening, prompt = self._next_opening(call, opening, prompt)
+            opening = self._next_opening(call, opening)
 
-    async def _attempt(self, call: Call, opening: Opening, prompt: str) -> Failure | None:
+    async def _attempt(self, call: Call, opening: Opening) -> Failure | None:
         if opening.resume is not None:
-            call.owe(opening.resume, self._store.cumulative_cost(opening.resume))
+            call.owe(opening.resume, self._store.cumulative_cost(opening.resume), fork=opening.fork)
         opening = replace(opening, budget_usd=_left(call))
         session = AgentSession(lambda say: build_options(call.spec, self._around, opening, stderr=say))
         try:
             async with session:
                 call.session = session
-                return await self._converse(call, session, prompt)
+                return await self._converse(call, session)
         except Exception as error:
-            if isinstance(error, ValueError):  # a spec the SDK refuses; another attempt would be refused too
-                raise
             return failure_of_exception(error, session.stderr)
         finally:
             call.session = None
 
-    async def _converse(self, call: Call, session: AgentSession, prompt: str) -> Failure | None:
+    async def _converse(self, call: Call, session: AgentSession) -> Failure | None:
         """Take turns until the agent is done, or failed, going on after every interruption."""
         while True:
-            if call.disturbed:
-                # Said before there was a turn to stop: the words simply go along.
-                prompt = "\n\n".join(filter(None, (prompt, call.take_words())))
+            prompt = call.begin_turn()
             call.emit(Event("prompt", prompt))
             end = await self._turn(call, session, prompt)
             if end.failure is not None:
                 return end.failure
-            words = call.take_words()
-            if not words and not end.interrupted:
+            if not end.interrupted and call.finish():
                 return None
-            prompt = _after_interrupt(call, words or "")
+            call.prompt_after_interrupt()
 
     async def _turn(self, call: Call, session: AgentSession, prompt: str) -> TurnEnd:
-        async for item in session.turn(prompt):
-            if isinstance(item, TurnEnd):
-                return item
-            call.absorb(item)
+        async with contextlib.aclosing(session.turn(prompt)) as turn:
+            async for item in turn:
+                if isinstance(item, TurnEnd):
+                    return item
+                call.absorb(item)
         raise ConnectionError("the agent program ended without a result")
 
-    def _worth_retrying(self, failure: Failure, attempts: int) -> bool:
-        policy = self.resilience
-        if not policy.enabled or attempts >= policy.max_attempts:
-            return False
-        return failure.kind == "transient" or (failure.kind == "unknown" and policy.retry_unknown)
+    def _give_up(self, call: Call, failure: Failure) -> None:
+        advice = call.texts(f"runtime.{failure.advice}").strip() if failure.advice else ""
+        call.result.error = " ".join(filter(None, (failure.text, advice)))
+        unheard = call.give_up()
+        if unheard:
+            call.result.errors.append(call.texts("runtime.undelivered", words=unheard).strip())
 
     async def _wait_before_retry(self, call: Call, failure: Failure) -> None:
         policy, attempt = self.resilience, call.result.attempts + 1
         delay = policy.delay(attempt - 1)
         values = {"attempt": attempt, "total": policy.max_attempts, "delay": round(delay, 1), "reason": failure.text}
-        text = call.texts("runtime.retry_waiting", **values)
-        call.emit(Event("retry", text, payload={"step": call.result.step, "attempt": attempt}))
-        host, port = endpoint(self._environ)
+        self._tell_retry(call, call.texts("runtime.retry_waiting", **values))
+        host, port = self._endpoint
         offline_until = time.monotonic() + policy.max_offline_wait
+        told = False
         while time.monotonic() < offline_until and not await reachable(host, port, policy.probe_timeout):
+            if not told:
+                self._tell_retry(call, call.texts("runtime.retry_offline", endpoint=f"{host}:{port}"))
+                told = True
             await call.pause(policy.probe_interval)
-        await call.pause(delay)
+        if not call.disturbed:  # who says something wants it heard now
+            await call.pause(delay)
 
-    def _next_opening(self, call: Call, opening: Opening, prompt: str) -> tuple[Opening, str]:
+    def _tell_retry(self, call: Call, text: str) -> None:
+        payload = {"step": call.result.step, "attempt": call.result.attempts + 1}
+        call.emit(Event("retry", text, payload=payload))
+
+    def _next_opening(self, call: Call, opening: Opening) -> Opening:
+        """How to try again: in the session there is by now, else as at first."""
         session_id = call.result.session_id
-        words = call.take_words()
-        if session_id and self.has_session(session_id):
-            again = Opening(resume=session_id)
-            return again, call.texts("runtime.continue") if words is None else _after_interrupt(call, words)
-        call.forget_prose()
-        fresh = opening if opening.resume is not None else replace(opening, session_id=str(uuid.uuid4()))
-        return fresh, "\n\n".join(filter(None, (prompt, words)))
+        kept = bool(session_id) and self.has_session(session_id)
+        call.prompt_after_failure(session_kept=kept)
+        if kept:
+            return Opening(resume=session_id)
+        return opening if opening.resume is not None else replace(opening, session_id=str(uuid.uuid4()))
 
     def _session_known(self, step: str, session_id: str) -> None:
         if self.on_session is not None:
             self.on_session(step, session_id)
 
     def _close_books(self, call: Call) -> None:
+        call.give_up()
         call.result.ended_at = time.time()
-        with self._lock:
-            self._calls.remove(call)
-            self.results.append(call.result)
-        try:
-            self._manifest.record(call.result)
-        except OSError as error:  # a full disk must not turn a finished step into a lost one
-            call.emit.report(error)
-
-
-def _after_interrupt(call: Call, words: str) -> str:
-    if words:
-        return call.texts("runtime.interrupted_with", words=words).strip()
-    return call.texts("runtime.interrupted").strip()
+        with undisturbed():
+            try:
+                self._manifest.record(call.result)
+            except OSError as error:  # a full disk must not turn a finished step into a lost one
+                call.emit.report(error)
+            with self._lock:
+                self._calls.remove(call)
+                self.results.append(call.result)
 
 
 def _left(call: Call) -> float | None:

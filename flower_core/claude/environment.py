@@ -5,6 +5,7 @@ A command an agent runs inherits the agent program's environment, so whatever is
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -102,7 +103,7 @@ def session_environment(
     extra: Mapping[str, str],
     tool_timeout_s: float | None,
 ) -> dict[str, str]:
-    """The variables of one session, ``FLOWER_KEEP_ENV`` included, which the launcher uses to drop all others.
+    """The variables of one session, with two more for the launcher, which drops them and all it is not told to keep.
 
     ``extra`` are the spec's own and win. ``tool_timeout_s`` is how long an MCP tool may take, in seconds; None
     means as long as it likes. A small value inherited from the environment would cut a person's thinking short.
@@ -116,6 +117,7 @@ def session_environment(
         **extra,
     }
     chosen["FLOWER_KEEP_ENV"] = ",".join(sorted({*chosen, *_FROM_SDK}))
+    chosen["FLOWER_PARENT_PID"] = str(os.getpid())
     return chosen
 
 

@@ -5,20 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from claude_agent_sdk import (
-    CLIJSONDecodeError,
-    CLINotFoundError,
-    ProcessError,
-    ResultMessage,
-)
+from claude_agent_sdk import CLIJSONDecodeError, CLINotFoundError, ResultMessage
 
+from flower_core.resilience import Failure as Recovery
 from flower_core.resilience import classify
 
 FailureKind = Literal["transient", "unknown", "fatal", "limit", "context"]
 
 _CONTEXT_FULL = ("prompt_too_long", "blocking_limit")
-_LIMITS = {"error_max_turns": "max_turns", "error_max_budget_usd": "max_budget_usd"}
-_LIMIT_REASONS = {"max_turns": "max_turns", "budget_exhausted": "max_budget_usd"}
+_LIMITS = {
+    "error_max_turns": "max_turns",
+    "max_turns": "max_turns",
+    "error_max_budget_usd": "max_budget_usd",
+    "budget_exhausted": "max_budget_usd",
+}
+#: What a person can do, as a key of the texts, by the SDK's error class and by HTTP status.
+_ADVICE: dict[str | int | None, str] = {
+    "authentication_failed": "advice_credentials",
+    "oauth_org_not_allowed": "advice_credentials",
+    "billing_error": "advice_billing",
+    "model_not_found": "advice_model",
+    401: "advice_credentials",
+    402: "advice_billing",
+    403: "advice_credentials",
+    404: "advice_model",
+}
+#: Mistakes of a program, not of the world around it: the next attempt would make them again.
+_MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError)
+_HOPELESS_TEXTS = ("No conversation found", "Working directory does not exist")
 
 
 @dataclass(frozen=True)
@@ -26,17 +40,19 @@ class Failure:
     """A turn that did not succeed.
 
     ``kind``: ``transient`` and ``unknown`` may be tried again, ``fatal`` may not; ``limit`` is a limit of the
-    spec (turns, budget), ``context`` a full context window. ``text`` is one line for people.
+    spec (turns, budget), ``context`` a full context window. ``text`` is one line for people, ``advice`` the key
+    of a text of topic ``runtime`` that says what to do about it, "" when there is none.
     """
 
     kind: FailureKind
     text: str
-    status: int | None = None
+    advice: str = ""
+    exhausted_budget: bool = False
 
     @property
-    def exhausted_budget(self) -> bool:
-        """Whether the budget ran out, after which the agent program must be cut, not waited for."""
-        return self.kind == "limit" and self.text.startswith("max_budget_usd")
+    def recovery(self) -> Recovery:
+        """Whether another attempt can succeed, in the words of :mod:`flower_core.resilience`."""
+        return self.kind if self.kind in ("transient", "unknown") else "fatal"
 
 
 def was_interrupted(result: ResultMessage) -> bool:
@@ -51,29 +67,30 @@ def failure_of_result(result: ResultMessage, api_error: str = "", words: str = "
     ``api_error`` is the error class of the synthetic message that came before, ``words`` its text.
     """
     reason = result.terminal_reason or ""
-    limit = _LIMITS.get(result.subtype) or _LIMIT_REASONS.get(reason)
+    limit = _LIMITS.get(result.subtype) or _LIMITS.get(reason)
     if limit:
-        return Failure("limit", f"{limit} reached after {result.num_turns} turns")
+        text = f"{limit} reached after {result.num_turns} turns"
+        return Failure("limit", text, f"advice_{limit}", exhausted_budget=limit == "max_budget_usd")
     text = _one_line(words or result.result or "; ".join(result.errors or []) or result.subtype)
     if reason in _CONTEXT_FULL or (result.is_error and "prompt is too long" in text.lower()):
-        return Failure("context", f"the context window is full ({reason or 'prompt_too_long'})")
+        return Failure("context", f"the context window is full ({reason or 'prompt_too_long'})", "advice_context")
     if not result.is_error:
         return None
     kind = classify(text, status=result.api_error_status, error=api_error)
-    return Failure(kind, text, result.api_error_status)
+    advice = _ADVICE.get(api_error) or _ADVICE.get(result.api_error_status) or ""
+    return Failure(kind, text, advice if kind == "fatal" else "")
 
 
 def failure_of_exception(error: BaseException, stderr: str = "") -> Failure:
     """What an exception of the SDK means. ``stderr`` is what the agent program last said."""
     said = _one_line(stderr)[-400:]
     text = _one_line(f"{type(error).__name__}: {error}") + (f" ({said})" if said else "")
-    if isinstance(error, CLINotFoundError):
+    if isinstance(error, (CLINotFoundError, CLIJSONDecodeError, *_MISTAKES)):
         return Failure("fatal", text)
-    if isinstance(error, CLIJSONDecodeError):
+    if any(hopeless in text for hopeless in _HOPELESS_TEXTS):
         return Failure("fatal", text)
-    if isinstance(error, ProcessError) and "No conversation found" in f"{error}{stderr}":
-        return Failure("fatal", text)
-    return Failure("unknown" if classify(text) == "fatal" else classify(text), text)
+    # Its text is not the API's, so what reads as fatal in it proves nothing.
+    return Failure("transient" if classify(text) == "transient" else "unknown", text)
 
 
 def _one_line(value: Any) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,8 @@ class AgentSession:
     def __init__(self, make_options: Callable[[Callable[[str], None]], ClaudeAgentOptions]) -> None:
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._client = ClaudeSDKClient(make_options(self._stderr.append))
-        self._turning = False
+        self._result_due = False  # a turn is in flight, and its result will come
+        self._works_on = False  # the turn has had its result, but a subagent does not know yet
         self._started = False
         self._stop_wanted = False
         self._stopping: asyncio.Task[None] | None = None
@@ -74,7 +75,7 @@ class AgentSession:
             await asyncio.wait({closing}, timeout=_CLOSE_S)
             raise
 
-    async def turn(self, prompt: str) -> AsyncIterator[Event | TurnEnd]:
+    async def turn(self, prompt: str) -> AsyncGenerator[Event | TurnEnd, None]:
         """Send ``prompt`` and yield what comes back as events; the last item is the :class:`TurnEnd`.
 
         Raises what the SDK raises when the process cannot be reached or ends early.
@@ -82,14 +83,14 @@ class AgentSession:
         marker = str(uuid.uuid4())
         self._started = self._stop_wanted = False
         self._api_error = ("", "")
-        self._turning = True
+        self._result_due = True
         await self._client.query(_as_stream(prompt, marker))
         async for message in self._client.receive_messages():
             self._note_start(message)
-            if isinstance(message, ResultMessage) and _is_leftover(message, marker):
-                continue
             if isinstance(message, ResultMessage):
-                self._turning = False
+                if _is_leftover(message, marker):
+                    continue
+                self._result_due = False
             for event in normalize(message):
                 self._note_error(event)
                 yield event
@@ -100,8 +101,7 @@ class AgentSession:
     def _end(self, result: ResultMessage) -> TurnEnd:
         interrupted = was_interrupted(result)
         failure = None if interrupted else failure_of_result(result, *self._api_error)
-        # A subagent works on after the budget is gone; closing must then stop it, not wait for it.
-        self._turning = failure is not None and failure.exhausted_budget
+        self._works_on = failure is not None and failure.exhausted_budget
         return TurnEnd(result.session_id, result.total_cost_usd or 0.0, result.num_turns, interrupted, failure)
 
     def _note_error(self, event: Event) -> None:
@@ -113,7 +113,7 @@ class AgentSession:
 
         Before the agent program has begun the turn it would answer nothing, so then the interrupt waits for that.
         """
-        if not self._turning:
+        if not (self._result_due or self._works_on):
             return
         if not self._started:
             self._stop_wanted = True
@@ -130,15 +130,25 @@ class AgentSession:
             self._stopping = asyncio.ensure_future(self.interrupt())
 
     async def _close(self) -> None:
-        if self._turning:
-            await self.interrupt()
+        if self._result_due or self._works_on:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._drain(), _DRAIN_S)
+                await asyncio.wait_for(self._stop_turn(), _DRAIN_S)
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._client.disconnect(), _CLOSE_S)
 
-    async def _drain(self) -> None:
+    async def _stop_turn(self) -> None:
+        # The reply to the interrupt comes through only while somebody reads what else the program says.
+        reading = asyncio.ensure_future(self._read_to_result())
+        try:
+            await self.interrupt()
+            if self._result_due:
+                await reading
+        finally:
+            reading.cancel()
+
+    async def _read_to_result(self) -> None:
         async for message in self._client.receive_messages():
+            self._note_start(message)
             if isinstance(message, ResultMessage):
                 return
 
