@@ -72,13 +72,16 @@ def serve(settings: Settings, build: BuildService) -> None:
 
 
 def check(settings: Settings) -> None:
-    """Raise :class:`StartError` for a bind that needs a token, an unreadable tokens file or missing credentials."""
+    """Raise :class:`StartError` for what the operator has to settle first: tokens, credentials, impossible wishes."""
     tokens = TokenStore(settings.tokens_path, settings.token)
     if not settings.on_loopback and not tokens.configured:
         raise StartError(
             f"--host {settings.host} can be reached from other machines, so a token is needed: "
             "run `flower-server token add NAME --scope start`, or set FLOWER_TOKEN"
         )
+    if settings.agent_user:
+        # Ignoring it would leave the operator believing in a wall that is not there.
+        raise StartError("--agent-user (FLOWER_AGENT_USER) is not available in this version; leave it out")
     settings.require_credentials()
 
 

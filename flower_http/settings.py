@@ -68,7 +68,13 @@ TABLE: tuple[Setting, ...] = (
         "--flow",
         "none",
     ),
-    Setting("agent_user", parsing.user_name, "system user the agent program runs as", "--agent-user", "the server's"),
+    Setting(
+        "agent_user",
+        parsing.user_name,
+        "system user of the agent program; not available yet",
+        "--agent-user",
+        "the server's",
+    ),
     Setting("allow_bypass", parsing.boolean, "let runs ask for bypassPermissions", "--allow-bypass", "off"),
     Setting("no_resume", parsing.boolean, "leave interrupted runs alone at start", "--no-resume", "off"),
     Setting(
