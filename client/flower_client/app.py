@@ -34,7 +34,7 @@ class App:
     def client(self, sleep: Sleep = time.sleep) -> FlowerClient:
         """A client for the server that flags, variables and file name. Raises ConfigError."""
         settings = resolve(self.url, self.token, os.environ)
-        return FlowerClient(settings.url, settings.token, sleep=sleep)
+        return FlowerClient(settings.url, settings.token, attempts=3, sleep=sleep)
 
     def put(self, raw: Any, lines: Iterable[str]) -> None:
         """Print ``raw``, the API's own object, with --json, and ``lines`` for people without."""

@@ -156,7 +156,7 @@ def _go(
     """Start a run, say its id, and watch it if that is wanted."""
     key = given["idempotency_key"] or uuid.uuid4().hex
     common = {name: given[name] for name in ("workspace", "lang", "model")}
-    common |= {"labels": _labels(given["labels"]), "idempotency_key": key}
+    common |= {"labels": _labels(given["labels"]) or None, "idempotency_key": key}
     with app.client() as client:
         try:
             run = begin(client, common)

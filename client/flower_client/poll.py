@@ -80,8 +80,7 @@ class Watch(Iterator[Event]):
         self._sleep = sleep
         self._clock = clock
         self._stopped = threading.Event()
-        self._contact = False
-        self._skip_gap = False
+        self._contact = self._recovered = self._skip_gap = False
         self._failures = self._miscounts = self._mends = self._idle = 0
         self._failing_since = 0.0
         self._events = self._flatten()
@@ -100,10 +99,11 @@ class Watch(Iterator[Event]):
             page = self._next_page()
             if page is None:
                 return
+            took_s = self._clock() - started
             yield page
             if page.final or (page.pending == 0 and not self._follow):
                 return
-            self._breathe(page, self._clock() - started)
+            self._breathe(page, took_s)
 
     def _flatten(self) -> Iterator[Event]:
         for page in self.pages():
@@ -130,7 +130,9 @@ class Watch(Iterator[Event]):
     def _query(self) -> dict[str, Any]:
         if self._tail is not None:
             return {"tail": self._tail}  # what is there now; waiting comes after it
-        query = {"after": self.cursor, "wait": self._wait_s, "epoch": self.epoch, "limit": self._limit}
+        # After an outage the first reply is to come at once, so that the watcher learns that all is well again.
+        wait_s = 0 if self._failures else self._wait_s
+        query = {"after": self.cursor, "wait": wait_s, "epoch": self.epoch, "limit": self._limit}
         return {**query, "on_gap": "skip"} if self._skip_gap else query
 
     def _counted(self, page: Page) -> Page | None:
@@ -159,7 +161,8 @@ class Watch(Iterator[Event]):
         return whole
 
     def _accept(self, page: Page) -> None:
-        if self._failures:
+        self._recovered = self._failures > 0
+        if self._recovered:
             self._notify(Notice("back", "the server answers again"))
         self.cursor, self.state, self.final = page.next_after, page.state, page.final
         self.epoch = page.epoch or self.epoch
@@ -214,7 +217,7 @@ class Watch(Iterator[Event]):
         """Never loop hot: obey the server's pause, and make one where empty replies come back at once."""
         if page.retry_after_ms:
             self._sleep(min(page.retry_after_ms / 1000, MAX_PAUSE_S))
-        if page.events or took_s >= min(1.0, self._wait_s / 2):
+        if page.events or self._recovered or took_s >= min(1.0, self._wait_s / 2):
             self._idle = 0
         elif not page.retry_after_ms:
             self._idle += 1

@@ -71,6 +71,7 @@ class WatchSession:
     def run(self) -> Exit:
         """Watch until there is a reason to leave. Raises FlowerClientError, or KeyboardInterrupt to leave at once."""
         with self._ctrl_c():
+            self._ask_server()  # first, so that no question is known before the events that led to it are shown
             if self._keyboard:
                 self._keyboard.start()
             self._feed.start()
@@ -167,7 +168,7 @@ class WatchSession:
         return None
 
     def _ask_server(self) -> None:
-        """Learn of questions asked before the first event shown, and forget those settled unseen."""
+        """Learn of questions whose events are not among those read, and forget those settled unseen."""
         with contextlib.suppress(Unreachable):  # then at the next page
             self._questions.set_waiting(self._client.asks(self.run_id))
             self._asked_server = True

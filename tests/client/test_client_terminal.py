@@ -1,0 +1,220 @@
+"""watch in a real terminal: questions, typing ahead, the inbox, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.scripted_run import ScriptedRun
+from tests.client.scripted_server import ScriptedServer
+from tests.client.terminal import CTRL_C, CTRL_D, Terminal, terminal
+from tests.support import eventually
+
+PROMPT = "q{}> "
+
+
+@pytest.fixture
+def watching(server: ScriptedServer, run: ScriptedRun, tmp_path: Path) -> Iterator[Terminal]:
+    with terminal("watch", "r1", home=tmp_path, url=server.url) as opened:
+        opened.see("· run created")
+        yield opened
+
+
+def test_a_number_picks_an_option_and_text_answers(watching: Terminal, run: ScriptedRun) -> None:
+    run.ask("q1", "Which flour?", ["rye", "spelt"], remaining=4)
+    watching.see(r"\? q1  Which flour\?\n   1\) rye\n   2\) spelt\n   \(4 questions left\)\n")
+    watching.see("q1> ")
+    watching.type("2\n")
+    watching.see(r"\? q1  answered by tester: spelt")
+    run.ask("q2", "How long?")
+    watching.see("q2> ")
+    watching.type("two hours, 中文\n")
+    watching.see(r"q2  answered by tester: two hours, 中文")
+    run.finish()
+    watching.see("run       succeeded")
+    assert watching.exit_code() == 0
+    assert [ask["answer"] for ask in run.asks.values()] == ["spelt", "two hours, 中文"]
+    assert run.mail == []
+
+
+def test_an_empty_line_skips_and_a_number_beyond_the_options_is_asked_again(
+    watching: Terminal, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    watching.see("q1> ")
+    watching.type("3\n")
+    watching.see("there is no option 3; give 1 to 2")
+    watching.see("q1> ")
+    assert run.asks["q1"]["state"] == "asked"
+    watching.type("\n")
+    watching.see("q1  declined")
+    assert run.asks["q1"]["state"] == "declined"
+
+
+def test_what_was_typed_before_a_question_was_shown_is_not_its_answer(watching: Terminal, run: ScriptedRun) -> None:
+    watching.type("more salt\n1")  # a whole line, and the beginning of another
+    watching.see("✉ queued: more salt")
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    watching.see("q1> ")
+    watching.type("\n")  # would be "1" if what was typed before counted
+    watching.see("q1  declined")
+    assert run.asks["q1"]["state"] == "declined"
+    assert run.mail == ["more salt"]
+
+
+def test_lines_typed_while_the_server_hangs_belong_to_what_was_on_the_screen_then(
+    watching: Terminal, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    watching.see("q1> ")
+    with run.changed:  # no request gets through meanwhile
+        watching.type("1\n2\n")  # the second line is typed before the next question can be seen
+        watching.see("1\n2\n")
+        run.ask("q2", "How long?", ["an hour", "two hours"])
+    watching.see("q1 no longer waits; not sent: 2")
+    watching.see("q2> ")
+    assert [ask["state"] for ask in run.asks.values()] == ["answered", "asked"]
+
+
+def test_questions_come_one_at_a_time(watching: Terminal, run: ScriptedRun) -> None:
+    with run.changed:
+        run.ask("q1", "Which flour?", ["rye", "spelt"])
+        run.ask("q2", "How long?", ["an hour", "two hours"])
+    watching.see("q1> ")
+    assert "How long?" not in watching.screen
+    watching.type("1\n")
+    watching.see(r"How long\?")
+    watching.see("q2> ")
+    watching.type("1\n")
+    watching.see("q2  answered by tester: an hour")
+    assert [ask["answer"] for ask in run.asks.values()] == ["rye", "an hour"]
+
+
+def test_a_question_that_somebody_else_answers_goes_away(watching: Terminal, run: ScriptedRun) -> None:
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    watching.see("q1> ")
+    run.settle("q1", "answered", "spelt", "bot")
+    watching.see("q1  answered by bot: spelt")
+    run.say("going on")
+    watching.see("going on")
+    watching.type("hello\n")
+    watching.see("✉ queued: hello")
+    assert run.mail == ["hello"]
+
+
+def test_a_line_for_the_oracle_is_not_sent(watching: Terminal, server: ScriptedServer, run: ScriptedRun) -> None:
+    for line in ("?why\n", "？为什么\n"):
+        watching.type(line)
+        watching.see("there is no oracle in this version; nothing was sent")
+    assert run.mail == []
+    assert server.asked_for("", "POST") == []
+
+
+def test_ctrl_c_can_interrupt_the_run(watching: Terminal, run: ScriptedRun) -> None:
+    watching.type(CTRL_C)
+    watching.see("What a subagent in flight has half done is lost")
+    watching.see("i/l/c> ")
+    watching.type("i use less salt\n")
+    eventually(lambda: run.interrupts)
+    assert run.interrupts == ["use less salt"]
+    run.finish()
+    watching.see("run       succeeded")
+    assert watching.exit_code() == 0
+
+
+def test_ctrl_c_can_leave_the_run_alone(watching: Terminal, run: ScriptedRun) -> None:
+    watching.type(CTRL_C)
+    watching.see("i/l/c> ")
+    watching.type("l\n")
+    watching.see("left running")
+    assert watching.exit_code() == 130
+    assert (run.state, run.interrupts) == ("running", [])
+
+
+def test_ctrl_c_can_cancel_the_run(watching: Terminal, run: ScriptedRun) -> None:
+    watching.type(CTRL_C)
+    watching.see("i/l/c> ")
+    watching.type("c\n")
+    watching.see("run       cancelled")
+    assert watching.exit_code() == 1
+
+
+def test_ctrl_c_twice_leaves_at_once(watching: Terminal, run: ScriptedRun) -> None:
+    watching.type(CTRL_C)
+    watching.see("i/l/c> ")
+    watching.type(CTRL_C)
+    assert watching.exit_code() == 130
+    assert run.state == "running"
+    assert "Traceback" not in watching.rest()
+
+
+def test_after_the_menu_the_question_is_asked_again(watching: Terminal, run: ScriptedRun) -> None:
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    watching.see("q1> ")
+    watching.type(CTRL_C)
+    watching.see("i/l/c> ")
+    watching.type("\n")
+    watching.see(r"\? q1  Which flour\?")
+    watching.see("q1> ")
+    watching.type("1\n")
+    watching.see("q1  answered by tester: rye")
+
+
+def test_with_the_input_closed_questions_wait_and_ctrl_c_leaves(watching: Terminal, run: ScriptedRun) -> None:
+    watching.type(CTRL_D)
+    run.ask("q1", "Which flour?", ["rye"])
+    watching.see("flower-client answer r1 q1 TEXT")
+    watching.type(CTRL_C)
+    assert watching.exit_code() == 130
+
+
+def test_the_server_may_restart_while_a_question_is_on_the_screen(
+    watching: Terminal, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    watching.see("q1> ")
+    server.stop()
+    watching.see("trying again until the server is back")
+    server.start()
+    watching.see("the server answers again")
+    watching.see("q1> ")
+    watching.type("2\n")
+    watching.see("q1  answered by tester: spelt")
+
+
+def test_hostile_events_do_not_reach_the_terminal(watching: Terminal, run: ScriptedRun) -> None:
+    run.say("\x1b]0;owned\x07\x1b[2Jvisible\x9b31m\u202egpj")
+    run.ask("q1", "\x1b[31mred?", ["\x1b]52;c;aGk=\x07one"])
+    watching.see(r"visible<U\+202E>gpj\n")
+    watching.see(r"\? q1  red\?\n   1\) one\n")
+    watching.see("q1> ")
+    watching.type("1\n")
+    watching.see("answered")
+    run.finish()
+    assert watching.exit_code() == 0
+    assert "\x1b" not in watching.rest()
+
+
+def test_start_asks_for_the_task_and_watches(server: ScriptedServer, tmp_path: Path) -> None:
+    with terminal("start", "--watch", "--on-ask", "prompt", home=tmp_path, url=server.url) as opened:
+        opened.see(r"What is to be done\?: ")
+        opened.type("bake bread\n")
+        opened.see("r1\n")
+        opened.see("· run created")
+        run = server.runs["r1"]
+        run.ask("q1", "Which flour?", ["rye"])
+        opened.see("q1> ")
+        opened.type("1\n")
+        opened.see("q1  answered")
+        run.finish()
+        assert opened.exit_code() == 0
+    assert run.task == "bake bread"
+
+
+def test_a_termination_signal_ends_it(watching: Terminal) -> None:
+    os.kill(watching.process.pid, signal.SIGTERM)
+    assert watching.exit_code() == -signal.SIGTERM
