@@ -113,6 +113,11 @@ class EventLog:
         """Whether ``run.finished`` is committed."""
         return self._view.final
 
+    @property
+    def waiting(self) -> int:
+        """How many readers wait for the next event."""
+        return len(self._waiters)
+
     def page(self, after: int, limit: int = 100, *, skip_gap: bool = False, idle_ms: int = 0) -> bytes:
         """The body of a reply with at most ``limit`` (1 to 1000) events after number ``after``, about 1 MiB at most.
 

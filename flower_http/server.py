@@ -136,9 +136,9 @@ class Server:
         """Close every connection, and with the last one the loop ends."""
         sockets = self._server._map
         if self._server.task_dispatcher.threads:
-            # A thread that outlasted its grace will still write to the trigger's descriptor. Were it closed, its number
-            # might by then belong to another file.
-            sockets.pop(self._server.trigger._fileno, None)
+            # A thread that outlasted its grace will still write to the trigger. Were its descriptor closed, that number
+            # might by then belong to another file; so only the loop's end of it goes.
+            wasyncore.dispatcher.close(self._server.trigger)
         wasyncore.close_all(sockets, ignore_all=True)
 
     def _unsent(self) -> bool:
@@ -148,8 +148,16 @@ class Server:
         """Do ``action`` on the thread that owns the sockets; on this one when no loop runs."""
         if self._loop_thread is None:
             action()
-        else:
-            self._server.trigger.pull_trigger(action)
+            return
+        pulled = threading.Event()
+
+        def once_pulled() -> None:
+            # The loop may be awake already and come by before the trigger is pulled; the action may close the trigger.
+            pulled.wait()
+            action()
+
+        self._server.trigger.pull_trigger(once_pulled)
+        pulled.set()
 
 
 def make_server(
