@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flower_client import commands_read, commands_start, commands_steer
+from flower_client import commands_doctor, commands_read, commands_start, commands_steer
 from flower_client.app import App, Commands, option
 
 
@@ -40,5 +40,6 @@ for command in (
     commands_steer.interrupt,
     commands_steer.cancel,
     commands_steer.resume,
+    commands_doctor.doctor,
 ):
     main.add_command(command)
