@@ -7,15 +7,17 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from flower_core.agent import READ_TOOLS, AgentSpec
 from flower_core.events import Event, EventSink
 from flower_core.human import Ask, HumanChannel
+from flower_core.lineage import Lineage
 from flower_core.manifest import StepResult
 from flower_core.runtime import Runtime
+from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
 from flower_core.workflow import Workflow, starter_flow, wake_state
 from flower_http.errors import Problem, StartError, invalid_body
@@ -55,6 +57,7 @@ class Links:
     """What ties a flow to its run: where answers are kept, and what a resumed run already knows."""
 
     on_settle: Callable[[Ask], None]
+    session_file: Path
     first_id: int = 1
     first_mail_id: int = 1
     resumed: bool = False
@@ -63,10 +66,14 @@ class Links:
 
 @dataclass
 class OnceFlow:
-    """One agent, one prompt: no questions, no judge."""
+    """One agent, one prompt: no questions, no judge.
+
+    ``session_file`` notes the session the moment it is known; a run that went down with its server goes on in it.
+    """
 
     spec: AgentSpec
     prompt: str
+    session_file: Path
     resume: str | None = None
     fork: bool = False
     opening: str = ""
@@ -77,14 +84,17 @@ class OnceFlow:
         self, runtime: Runtime, *, on_event: EventSink | None = None, on_step: StepSink | None = None
     ) -> dict[str, Any]:
         """Run the agent; the context is that of a workflow with a single step."""
-        resumed = self.resume is not None
+        lineage = Lineage(self.session_file, runtime.workspace).load(runtime.has_session)
+        runtime.on_session = lineage.set
+        resume, fork, prompt = self.resume, self.fork, self.prompt
+        begun = lineage.get(ONCE_STEP)
+        if begun is not None:
+            resume, fork, prompt = begun, False, texts_for(self.spec.lang)("runtime.continue")
         if on_event is not None:
-            payload = {"index": 1, "total": 1, "resumed": resumed, "woke": False, "round": 1}
+            payload = {"index": 1, "total": 1, "resumed": resume is not None, "woke": False, "round": 1}
             on_event(Event("step", ONCE_STEP, payload=payload))
-        prompt = "\n\n".join(filter(None, (self.opening, self.prompt)))
-        result = await runtime.run(
-            self.spec, prompt, step_name=ONCE_STEP, resume=self.resume, fork=self.fork, on_event=on_event
-        )
+        prompt = "\n\n".join(filter(None, (self.opening, prompt)))
+        result = await runtime.run(self.spec, prompt, step_name=ONCE_STEP, resume=resume, fork=fork, on_event=on_event)
         if on_step is not None:
             on_step(None, result)
         ended = {ONCE_STEP: result.text} if result.ok else {"_failed_at": ONCE_STEP}
@@ -99,10 +109,9 @@ class Flows:
 
     def __init__(self, registered: Mapping[str, str]) -> None:
         self._registered = {name: _load(name, target) for name, target in registered.items()}
-        self._in_use: set[str] = set()
 
     def check(self, params: StartParams, context: FlowContext) -> None:
-        """Refuse what cannot be run, before anything is kept of it. Raises Problem 422 (409 for a flow in use)."""
+        """Refuse what cannot be run, before anything is kept of it. Raises Problem 422."""
         if params.flow == "starter":
             self._check_starter(params, context)
         elif params.flow == ONCE_STEP:
@@ -111,8 +120,6 @@ class Flows:
         elif params.flow not in self._registered:
             names = ", ".join(["starter", "once", *self._registered])
             raise Problem(422, "unknown-flow", f"there is no flow {params.flow!r}; there are: {names}")
-        elif params.flow in self._in_use:
-            raise Problem(409, "flow-busy", f"flow {params.flow!r} is one object and serves one run at a time")
 
     def make(self, params: StartParams, context: FlowContext, links: Links) -> Flow:
         """The flow of one run. Raises what the flow's own maker raises."""
@@ -120,11 +127,13 @@ class Flows:
             return _starter(params, context, links)
         if params.flow == ONCE_STEP:
             return _once(params, context, links)
-        return self._custom(params.flow, context, links)
+        flow = self._custom(params.flow, context)
+        # A copy: a ready object must not tell its next run what was said to this one.
+        return replace(flow, opening=links.opening) if links.opening else flow
 
-    def release(self, params: StartParams) -> None:
-        """The run of these params has ended; a flow that serves one run at a time is free again."""
-        self._in_use.discard(params.flow)
+    def alone(self, name: str) -> str:
+        """``name`` if that flow is one object, which serves one run at a time; else ""."""
+        return name if isinstance(self._registered.get(name), Workflow) else ""
 
     @staticmethod
     def _check_starter(params: StartParams, context: FlowContext) -> None:
@@ -134,19 +143,14 @@ class Flows:
         if params.new or not state.anything:
             raise invalid_body({"task": ["must say what is to be done: there is nothing to wake in this workspace"]})
 
-    def _custom(self, name: str, context: FlowContext, links: Links) -> Flow:
+    def _custom(self, name: str, context: FlowContext) -> Workflow:
         target = self._registered[name]
         if isinstance(target, Workflow):
-            self._in_use.add(name)
-            flow = target
-        else:
-            made = target(context) if _takes_argument(target) else target()
-            if not isinstance(made, Workflow):
-                raise TypeError(f"flow {name!r} made a {type(made).__name__}, not a Workflow")
-            flow = made
-        if flow.channel is not None and flow.channel.on_settle is None:
-            flow.channel.on_settle = links.on_settle
-        return flow
+            return target
+        made = target(context) if _takes_argument(target) else target()
+        if not isinstance(made, Workflow):
+            raise TypeError(f"flow {name!r} made a {type(made).__name__}, not a Workflow")
+        return made
 
 
 def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
@@ -185,7 +189,9 @@ def _once(params: StartParams, context: FlowContext, links: Links) -> Flow:
         workbench=False,
         lang=context.lang,
     )
-    return OnceFlow(spec, params.task, resume=params.resume, fork=params.fork, opening=links.opening)
+    return OnceFlow(
+        spec, params.task, links.session_file, resume=params.resume, fork=params.fork, opening=links.opening
+    )
 
 
 def _load(name: str, target: str) -> Any:

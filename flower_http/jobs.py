@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from concurrent.futures import Future
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from flower_core.events import Event
 from flower_core.human import Ask, HumanChannel
@@ -17,6 +19,7 @@ from flower_core.runtime import Runtime
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
 from flower_core.workflow import VERDICT_KEY
+from flower_http.engine import Engine
 from flower_http.event_log import EventLog, LogClosed
 from flower_http.flows import Flow, FlowContext, Flows, Links
 from flower_http.journal import JournalUnavailable
@@ -26,6 +29,10 @@ from flower_http.schemas import StartParams
 from flower_http.views import MailView
 
 Ending = Literal["cancelled", "interrupted"]
+T = TypeVar("T")
+#: Being cancelled a second time would cut short what the first time set going, and leave an agent program behind.
+#: Only a flow that has swallowed the first one needs it; by then whatever ends properly has ended. Seconds.
+_CANCEL_AGAIN_S = 60.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -51,10 +58,15 @@ class Job:
         self.resumed = resumed
         self.channel: HumanChannel | None = None
         self.runtime: Runtime | None = None
-        self.future: Future[None] | None = None
+        #: Set once the channel is there, if there is one, and also when the job ends before that.
+        self.opened = threading.Event()
         self._kit = kit
+        self._lang = log.view.lang or "en"
+        self._engine: Engine | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled_at: float | None = None
         self._ending: tuple[Ending, str] | None = None
-        self._lang = params.lang or "en"
+        self._undo = ExitStack()
 
     @property
     def run_id(self) -> str:
@@ -67,12 +79,30 @@ class Job:
         bench = Workbench(workspace, lang=lang)
         return FlowContext(params.task, workspace, kit.places.books(workspace), bench, params, lang)
 
+    @property
+    def started(self) -> bool:
+        """Whether its turn has come."""
+        return self._engine is not None
+
+    def start(self, engine: Engine, on_end: Callable[[Job], None]) -> None:
+        """Begin; ``on_end(job)`` is called, on the engine's loop, once nothing of the job is left."""
+        self._engine = engine
+        # Nobody ever cancels this future: it would count as done at once, long before the agent has stopped.
+        engine.submit(self.run()).add_done_callback(lambda _: on_end(self))
+
     def end(self, how: Ending, reason: str) -> None:
-        """Stop the run: for good, or so that it can go on later."""
-        if self._ending is None:
+        """Stop the run: for good, or so that it can go on later. Returns at once; the log says when it is done."""
+        if self._ending is None or how == "cancelled":
             self._ending = (how, reason)
-        if self.future is not None:
-            self.future.cancel()
+        if self._engine is not None:
+            self._engine.call_soon(self._cancel)
+
+    def _cancel(self) -> None:
+        """On the loop: before :meth:`run` has begun there is no task, and it will see for itself."""
+        again = self._cancelled_at is None or time.monotonic() - self._cancelled_at > _CANCEL_AGAIN_S
+        if self._task is not None and again:
+            self._cancelled_at = time.monotonic()
+            self._task.cancel()
 
     def interrupt(self, words: str) -> bool:
         """Stop the agent; it goes on with ``words`` in mind, which become part of the brief. False when idle."""
@@ -96,24 +126,29 @@ class Job:
     async def run(self) -> None:
         """Carry the run to its end and write that end down. Never raises."""
         finish: dict[str, Any] | None = None
+        self._task = asyncio.current_task()
         try:
             if self._ending is None:
                 self._say(STARTED, {"resumed": self.resumed})
                 finish = await self._work()
         except asyncio.CancelledError:
             self._ending = self._ending or ("interrupted", "the run was stopped from within the server")
-        except Exception as error:
+        except LogClosed:
+            _LOG.info("run %s was ended before its turn came", self.run_id)
+        except (Exception, SystemExit) as error:  # a registered flow may do anything; the engine must live on
             _LOG.exception("run %s failed", self.run_id)
             finish = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
-        finally:
-            self._close()
+        self._task = None
+        self._close()
         self._write_end(finish)
 
     async def _work(self) -> dict[str, Any]:
         context = self.context_for(self.params, self.workspace, self._kit, self._lang)
         flow = self._kit.flows.make(self.params, context, self._links())
-        self.channel = flow.channel
+        self._listen(flow.channel)
         self._recall(flow)
+        self.channel = flow.channel
+        self.opened.set()
         self.runtime = Runtime(
             workspace=self.workspace,
             run_dir=context.run_dir,
@@ -134,7 +169,23 @@ class Job:
             first_mail_id=1 + max((_number(mail.id) for mail in view.mail), default=0),
             resumed=self.resumed,
             opening=self._opening(),
+            session_file=self._kit.places.session_file(self.workspace, self.run_id),
         )
+
+    def _listen(self, channel: HumanChannel | None) -> None:
+        """Have a flow's own channel keep answers before they are given, and tell everything to our log, too.
+
+        Undone at the end: a ready Workflow object outlives this run, and the next one must not report to it.
+        """
+        if channel is None:
+            return
+        theirs, sink = channel.on_settle, channel.on_event
+        if theirs != self.settle:
+            channel.on_settle = self.settle if theirs is None else _both(self.settle, theirs)
+            self._undo.callback(setattr, channel, "on_settle", theirs)
+        if sink is not None:
+            channel.on_event = _both(self._on_event, sink)
+            self._undo.callback(setattr, channel, "on_event", sink)
 
     def _answers(self) -> list[Mapping[str, Any]]:
         if not self.resumed:
@@ -172,13 +223,18 @@ class Job:
         self.log.append("system", text, payload=payload)
 
     def _close(self) -> None:
-        self._kit.flows.release(self.params)
-        if self.channel is not None:
-            self.channel.close()
-        if self.runtime is not None:
-            for line in self.runtime.ui_errors:
-                _LOG.warning("run %s: %s", self.run_id, line)
-            self.runtime.close()
+        """Let go of everything. Whatever goes wrong here must not cost the run its last event."""
+        self.opened.set()
+        try:
+            if self.channel is not None:
+                self.channel.close()
+            self._undo.close()
+            if self.runtime is not None:
+                for line in self.runtime.ui_errors:
+                    _LOG.warning("run %s: %s", self.run_id, line)
+                self.runtime.close()
+        except Exception:
+            _LOG.exception("run %s: something could not be closed", self.run_id)
 
     def _write_end(self, finish: dict[str, Any] | None) -> None:
         try:
@@ -190,6 +246,14 @@ class Job:
                 self._say(FINISHED, finish or {"state": "failed", "error": "the run ended without an outcome"})
         except (LogClosed, JournalUnavailable) as error:
             _LOG.error("run %s: its end could not be written: %s", self.run_id, error)
+
+
+def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
+    def call(given: T) -> None:
+        first(given)
+        second(given)
+
+    return call
 
 
 def _number(name: str) -> int:

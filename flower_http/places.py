@@ -37,19 +37,28 @@ class Places:
         self.root = workspace_root.resolve()
         self._data = data_dir.resolve()
 
-    def workspace(self, name: str | None, run_id: str) -> Path:
-        """The directory ``name`` stands for, made if missing; a fresh one named after the run when None.
+    def find(self, name: str | None, run_id: str) -> Path:
+        """The directory ``name`` stands for; a fresh one named after the run when None. Nothing is made.
 
         Raises Problem 422 when it would lie outside the root, links followed, or cannot be a directory.
         """
-        path = (self.root / (name or run_id)).resolve()
+        try:
+            path = (self.root / (name or run_id)).resolve()
+            wrong = path.exists() and not path.is_dir()
+        except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, a NUL
+            raise invalid_body({"workspace": ["cannot be the name of a directory"]}) from error
         if path == self.root or not path.is_relative_to(self.root):
             raise invalid_body({"workspace": ["must lie below the server's workspace root"]})
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise invalid_body({"workspace": ["is in the way of a file of that name"]}) from error
+        if wrong:
+            raise invalid_body({"workspace": ["is in the way of a file of that name"]})
         return path
+
+    def make(self, workspace: Path) -> None:
+        """Make a directory that :meth:`find` has found. Raises Problem 422 when the disk refuses."""
+        try:
+            workspace.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise invalid_body({"workspace": [f"cannot be made: {error.strerror}"]}) from error
 
     def shown(self, workspace: Path) -> str:
         """The workspace as clients name it: relative to the root."""
@@ -64,6 +73,10 @@ class Places:
         """The rows of one run in its workspace's manifest, oldest first."""
         books = self.books(self.root / view.workspace)
         return Manifest(books / "manifest.json", view.id).rows(view.id)
+
+    def session_file(self, workspace: Path, run_id: str) -> Path:
+        """Where the session of a run without steps is noted, so that the run can go on in it."""
+        return self.books(workspace) / "once" / f"{run_id}.json"
 
     def config_dir(self, run_id: str) -> Path:
         """The agent program's own directory for one run; sessions that share one can talk to each other."""

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import builtins
-import functools
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from flower_http.engine import Engine
 from flower_http.errors import Problem, invalid_body, unknown_run
-from flower_http.event_log import EventLog
-from flower_http.jobs import Ending, Job, Kit
+from flower_http.event_log import EventLog, LogClosed
+from flower_http.jobs import Job, Kit
 from flower_http.journal import JournalUnavailable
 from flower_http.log_book import LogBook
 from flower_http.manager_api import AskFilter
-from flower_http.places import RunIds, overlaps
+from flower_http.places import RunIds
 from flower_http.projection import ACTIVE, FINISHED, INTERRUPTED, RESUMED, RunView
 from flower_http.schemas import StartParams
+from flower_http.slots import Claim, Slots
 from flower_http.steering import Steering
 from flower_http.views import AskView, MailView
 
 #: How long the disk may refuse before the runs are stopped; they go on when it is well again. Seconds.
 SICK_S = 60.0
+CANCELLED = "cancelled by a person"
 _WATCH_EVERY_S = 1.0
+_FLUSH_S = 1.0
 _RECENT = 200
 _LOG = logging.getLogger(__name__)
 
@@ -38,23 +38,32 @@ class RunManager:
     """All runs of one server; the :class:`~flower_http.manager_api.Manager` of its routes.
 
     At most ``max_runs`` (>= 1) run at a time, at most ``queue`` (>= 0) wait for their turn, and never two in
-    one workspace. Call :meth:`start_up` once the engine runs. Every method may be called from any thread.
+    one workspace. When the journal has refused for ``sick_s`` seconds the runs are stopped, and they go on when it is
+    well again. Call :meth:`start_up` once the engine runs. Every method may be called from any thread; none holds a
+    lock while it waits for the disk.
     """
 
-    def __init__(self, book: LogBook, engine: Engine, kit: Kit, *, max_runs: int, queue: int, lang: str = "en") -> None:
+    def __init__(
+        self,
+        book: LogBook,
+        engine: Engine,
+        kit: Kit,
+        *,
+        max_runs: int,
+        queue: int,
+        lang: str = "en",
+        sick_s: float = SICK_S,
+    ) -> None:
         self._book = book
         self._engine = engine
         self._kit = kit
-        self._max_runs = max_runs
-        self._queue_size = queue
         self._lang = lang
+        self._sick_s = sick_s
         self._ids = RunIds()
-        self._lock = threading.RLock()
-        self._queue: deque[Job] = deque()
-        self._running: dict[str, Job] = {}
-        self._stopping = False
-        self._idle = threading.Condition(self._lock)
-        self._steering = Steering(self._log, self.job)
+        self._slots: Slots[Job] = Slots(
+            lambda job: job.start(engine, lambda ended: self._slots.drop(ended.run_id)), max_runs=max_runs, queue=queue
+        )
+        self._steering = Steering(self._log, self._slots.find)
         self._watch = threading.Thread(target=self._watch_journal, name="flower-watch", daemon=True)
         self._watch_stop = threading.Event()
 
@@ -63,27 +72,25 @@ class RunManager:
     def start_up(self, *, resume: bool = True) -> None:
         """Take up what an earlier process left: queued runs, and with ``resume`` those it went down under."""
         for view in self._book.unfinished():
+            log = self._log(view.id)
             if view.state in ACTIVE:
-                self._append(view.id, INTERRUPTED, {"error": "the server went down"})
+                log.append("system", INTERRUPTED, payload={"error": "the server went down"})
             if view.state == "queued" or resume:
-                try:
-                    self._take_up(self._log(view.id), resumed=view.state != "queued")
-                except Problem as problem:
-                    _LOG.warning("run %s is not taken up: %s", view.id, problem.detail)
+                self._try_to_take_up(log, interrupted=view.state != "queued")
         self._watch.start()
 
     def shut_down(self, deadline_s: float) -> None:
         """Start nothing more, write the books of what runs, and stop it so that it can go on later."""
         until = time.monotonic() + deadline_s
-        with self._lock:
-            self._stopping = True
-            running = list(self._running.values())
+        running = self._slots.close()
         self._watch_stop.set()
         for job in running:
-            job.rescue()
+            try:
+                job.rescue()
+            except Exception:
+                _LOG.exception("run %s: its books could not be written", job.run_id)
             job.end("interrupted", "the server was stopped")
-        with self._idle:
-            self._idle.wait_for(lambda: not self._running, max(0.0, until - time.monotonic()))
+        self._slots.wait_idle(max(0.0, until - time.monotonic()))
 
     def ready(self) -> Sequence[str]:
         """Why runs cannot be carried on just now."""
@@ -92,7 +99,7 @@ class RunManager:
             reasons.append("engine: its loop does not run")
         if not self._book.journal.healthy:
             reasons.append("journal: the disk does not take what must be kept")
-        if self._stopping:
+        if self._slots.closed:
             reasons.append("server: it is stopping")
         return reasons
 
@@ -101,50 +108,37 @@ class RunManager:
     def start(self, params: StartParams, *, by: str) -> RunView:
         """Queue a new run. Raises Problem: 422 for what cannot run, 409 busy workspace, 429 full queue, 503."""
         run_id = self._ids.make()
-        with self._lock:
-            self._check_room()
-            workspace = self._kit.places.workspace(params.workspace, run_id)
-            self._check_free(workspace)
-            row = {
-                "id": run_id,
-                "flow": params.flow,
-                "task": params.task,
-                "workspace": self._kit.places.shown(workspace),
-                "lang": params.lang or self._lang,
-                "labels": params.labels,
-                "params": asdict(params),
-                "by": by,
-            }
-            self._refuse_impossible(params, run_id, workspace)
-            log = self._create(row)
-            self._enqueue(Job(log, params, workspace, self._kit))
+        workspace = self._kit.places.find(params.workspace, run_id)
+        self._refuse_impossible(params, workspace)
+        self._slots.claim(self._claim(run_id, workspace, params))
+        try:
+            self._kit.places.make(workspace)
+            log = self._create(run_id, params, workspace, by)
+            self._slots.put(Job(log, params, workspace, self._kit))
+        except BaseException:
+            self._slots.drop(run_id)
+            raise
         return log.view
 
     def cancel(self, run_id: str) -> RunView:
         """End the run; a final one stays as it is. Returns once its end is committed, or after a few seconds."""
         log = self._log(run_id)
-        with self._lock:
-            queued = next((job for job in self._queue if job.run_id == run_id), None)
-            job = self._running.get(run_id)
-            if queued is not None:
-                self._queue.remove(queued)
-            if job is None and not log.view.final:
-                self._append(run_id, FINISHED, {"state": "cancelled", "error": "cancelled before it ran on"})
+        self._slots.withdraw(run_id)
+        if self._slots.find(run_id) is None and not log.view.final:
+            self._end_unstarted(log)
+        job = self._slots.find(run_id)
         if job is not None:
-            job.end("cancelled", "cancelled by a person")
-            self._steering.wait_until(log, lambda view: view.final)
-        log.wait_flushed(_WATCH_EVERY_S)
-        return log.view
+            job.end("cancelled", CANCELLED)
+        return self._steering.wait_until(log, lambda view: view.final)
 
     def resume(self, run_id: str) -> RunView:
         """Let an interrupted run go on. Raises Problem 409 for any other."""
         log = self._log(run_id)
-        with self._lock:
-            if log.view.state != "interrupted" or self.job(run_id) is not None:
-                raise Problem(409, "not-interrupted", f"the run is {log.view.state}; only an interrupted one resumes")
-            self._check_room()
-            self._take_up(log, resumed=True)
-        log.wait_flushed(_WATCH_EVERY_S)
+        log.wait_flushed(_FLUSH_S)
+        if log.view.state != "interrupted":
+            raise _not_interrupted(log)
+        self._take_up(log, interrupted=True)
+        log.wait_flushed(_FLUSH_S)
         return log.view
 
     # ---- looking
@@ -206,12 +200,6 @@ class RunManager:
         """Stop what the agent does and let it go on with ``text``."""
         self._steering.interrupt(run_id, text)
 
-    def job(self, run_id: str) -> Job | None:
-        """The job that carries this run on, queued ones included; None when nothing does."""
-        with self._lock:
-            queued = next((job for job in self._queue if job.run_id == run_id), None)
-            return self._running.get(run_id) or queued
-
     # ---- inside
 
     def _log(self, run_id: str) -> EventLog:
@@ -220,77 +208,94 @@ class RunManager:
             raise unknown_run(run_id)
         return log
 
-    def _append(self, run_id: str, text: str, payload: Mapping[str, Any]) -> None:
-        self._log(run_id).append("system", text, payload=payload)
+    def _claim(self, run_id: str, workspace: Path, params: StartParams) -> Claim:
+        return Claim(run_id, workspace, self._kit.flows.alone(params.flow))
 
-    def _create(self, row: Mapping[str, Any]) -> EventLog:
+    def _create(self, run_id: str, params: StartParams, workspace: Path, by: str) -> EventLog:
+        row = {
+            "id": run_id,
+            "flow": params.flow,
+            "task": params.task,
+            "workspace": self._kit.places.shown(workspace),
+            "lang": params.lang or self._lang,
+            "labels": params.labels,
+            "params": asdict(params),
+            "by": by,
+        }
         try:
             return self._book.create(row)
         except JournalUnavailable as error:
             raise Problem(503, "journal-unavailable", f"the run was not started: {error}") from error
 
-    def _check_room(self) -> None:
-        if self._stopping:
-            raise Problem(503, "not-ready", "the server is stopping", headers={"Retry-After": "10"})
-        if len(self._running) >= self._max_runs and len(self._queue) >= self._queue_size:
-            raise Problem(
-                429,
-                "queue-full",
-                f"{len(self._queue)} runs wait already; try again later",
-                headers={"Retry-After": "30"},
-            )
-
-    def _check_free(self, workspace: Path) -> None:
-        for job in (*self._running.values(), *self._queue):
-            if overlaps(job.workspace, workspace):
-                raise Problem(409, "workspace-busy", f"run {job.run_id} works in this workspace", run=job.run_id)
-
-    def _refuse_impossible(self, params: StartParams, run_id: str, workspace: Path) -> None:
+    def _refuse_impossible(self, params: StartParams, workspace: Path) -> None:
         probe = Job.context_for(params, workspace, self._kit, params.lang or self._lang)
         try:
             self._kit.flows.check(params, probe)
         except ValueError as error:
             raise invalid_body({"flow": [str(error)]}) from error
 
-    def _take_up(self, log: EventLog, *, resumed: bool) -> None:
+    def _end_unstarted(self, log: EventLog) -> None:
+        """Write down the end of a run that no job carries. Should one take it up meanwhile, it finds the log closed."""
+        with suppress(LogClosed):
+            self._steering.settle_left_over(log)
+            log.append("system", FINISHED, payload={"state": "cancelled", "error": CANCELLED})
+
+    def _take_up(self, log: EventLog, *, interrupted: bool, always: bool = False) -> None:
+        """Let a run of an earlier process, or one that was stopped, go on. Raises Problem when that cannot be.
+
+        ``always``: also when the queue is full, for the run was accepted and nobody but the server has stopped it.
+        """
         view = log.view
-        workspace = self._kit.places.workspace(view.workspace, view.id)
-        with self._lock:
-            self._check_free(workspace)
-            if resumed:
+        params = StartParams(**{**view.params, "tools": _tuple(view.params.get("tools"))})
+        workspace = self._kit.places.find(view.workspace, view.id)
+        self._slots.claim(self._claim(view.id, workspace, params), always=always)
+        try:
+            self._kit.places.make(workspace)
+            if interrupted:
                 self._steering.settle_left_over(log)
                 log.append("system", RESUMED, payload={"state": "queued"})
-            params = StartParams(**{**view.params, "tools": _tuple(view.params.get("tools"))})
-            self._enqueue(Job(log, params, workspace, self._kit, resumed=resumed))
+            # Also a run that was queued when the server went down may have run before.
+            self._slots.put(Job(log, params, workspace, self._kit, resumed=interrupted or bool(view.started_at)))
+        except BaseException as error:
+            self._slots.drop(view.id)
+            if isinstance(error, LogClosed):
+                raise _not_interrupted(log) from error
+            raise
 
-    def _enqueue(self, job: Job) -> None:
-        self._queue.append(job)
-        self._pump()
-
-    def _pump(self) -> None:
-        while self._queue and len(self._running) < self._max_runs and not self._stopping:
-            job = self._queue.popleft()
-            self._running[job.run_id] = job
-            job.future = self._engine.submit(job.run())
-            job.future.add_done_callback(functools.partial(self._ended, job))
-
-    def _ended(self, job: Job, _future: Future[None]) -> None:
-        with self._lock:
-            self._running.pop(job.run_id, None)
-            self._pump()
-            self._idle.notify_all()
-
-    def _stop_all(self, how: Ending, reason: str) -> None:
-        with self._lock:
-            running = builtins.list(self._running.values())
-        for job in running:
-            job.end(how, reason)
+    def _try_to_take_up(self, log: EventLog, *, interrupted: bool) -> None:
+        try:
+            self._take_up(log, interrupted=interrupted, always=True)
+        except Problem as problem:
+            _LOG.warning("run %s is not taken up: %s", log.run_id, problem.detail)
+        except Exception:  # one run that cannot go on must not keep the others, or the server, from it
+            _LOG.exception("run %s is not taken up", log.run_id)
 
     def _watch_journal(self) -> None:
+        stopped: set[str] = set()
         while not self._watch_stop.wait(_WATCH_EVERY_S):
             since = self._book.journal.failing_since
-            if since is not None and time.monotonic() - since > SICK_S:
-                self._stop_all("interrupted", "the journal could not be written")
+            if since is not None and time.monotonic() - since > self._sick_s:
+                self._slots.hold(True)
+                for job in self._slots.running():
+                    stopped.add(job.run_id)
+                    job.end("interrupted", "the journal could not be written")
+            elif since is None:
+                stopped = {run_id for run_id in stopped if not self._is_over(run_id)}
+                self._slots.hold(bool(stopped))
+
+    def _is_over(self, run_id: str) -> bool:
+        """Let a run go on that was stopped because of the disk; False while it still has to come to its stop."""
+        log = self._book.get(run_id)
+        if log is None or log.view.final:
+            return True
+        if self._slots.find(run_id) is not None or log.view.state != "interrupted":
+            return False
+        self._try_to_take_up(log, interrupted=True)
+        return True
+
+
+def _not_interrupted(log: EventLog) -> Problem:
+    return Problem(409, "not-interrupted", f"the run is {log.view.state}; only an interrupted one resumes")
 
 
 def _tuple(value: Any) -> tuple[str, ...] | None:

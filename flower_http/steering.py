@@ -25,6 +25,8 @@ class Steering:
     def __init__(self, log_of: Callable[[str], EventLog], job_of: Callable[[str], Job | None]) -> None:
         self._log_of = log_of
         self._job_of = job_of
+        #: Questions an earlier process left waiting: each gets one outcome, from a person or from its run going on.
+        self._left_over: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def answer(
@@ -44,14 +46,17 @@ class Steering:
         """Put ``text`` into the inbox; it is in the brief, too, when this returns."""
         log = self._log_of(run_id)
         job = self._active(log)
+        job.opened.wait(KEPT_S)  # a run that has only just begun has its inbox in a moment
         if job.channel is None:
             raise Problem(409, "not-running", "this run has no inbox; interrupt it with words instead")
         try:
             mail = job.channel.send(text)
         except ValueError as error:
             raise invalid_body({"text": [str(error)]}) from error
-        view = self.wait_until(log, lambda seen: any(item.id == mail.id for item in seen.mail))
+        view = self.wait_until(log, lambda seen: seen.final or any(item.id == mail.id for item in seen.mail))
         found = next((item for item in view.mail if item.id == mail.id), None)
+        if found is None and view.final:
+            raise Problem(409, "not-running", "the run ended before it could be told")
         if found is None:
             raise Problem(503, "journal-unavailable", "it reached the agent, but could not be kept yet")
         return found
@@ -67,11 +72,12 @@ class Steering:
 
     def settle_left_over(self, log: EventLog) -> None:
         """Settle the questions an earlier process left waiting: by the answer that was kept, else as declined."""
-        kept = log.answers()
-        for ask in log.view.asks:
-            if ask.state == "asked":
-                known = kept.get(ask.id, {"state": "declined", "answer": ""})
-                self._write(log, ask, str(known["state"]), str(known["answer"]), str(known.get("answered_by", "")))
+        with self._lock:
+            kept = log.answers()
+            for ask in log.view.asks:
+                if ask.state == "asked" and self._first(log, ask):
+                    known = kept.get(ask.id, {"state": "declined", "answer": ""})
+                    self._write(log, ask, str(known["state"]), str(known["answer"]), str(known.get("answered_by", "")))
 
     def wait_until(self, log: EventLog, condition: Callable[[RunView], bool]) -> RunView:
         """The committed view once ``condition`` holds for it, or as it is after a few seconds."""
@@ -84,7 +90,7 @@ class Steering:
 
     def _active(self, log: EventLog) -> Job:
         job = self._job_of(log.run_id)
-        if job is None or job.future is None or log.view.final:
+        if job is None or not job.started or log.view.final:
             raise Problem(409, "not-running", f"the run is {log.view.state}; only a running one can be told anything")
         return job
 
@@ -98,6 +104,9 @@ class Steering:
             ask = view.ask(ask.id) or ask
             if done:
                 return ask, False
+            if ask.state == "asked":
+                detail = "somebody else is settling this question just now, or its run is on the way; try again"
+                raise Problem(503, "not-ready", detail, headers={"Retry-After": "1"})
         return _settled_before(ask, state, text, by)
 
     def _try_to_settle(self, log: EventLog, ask: AskView, state: str, text: str, by: str) -> bool:
@@ -105,11 +114,24 @@ class Steering:
         if job is not None and job.channel is not None:
             settle = job.channel.answer if state == "answered" else job.channel.decline
             return settle(ask.id, text, by=by)
+        log.wait_flushed(KEPT_S)
         with self._lock:
-            if log.view.state != "interrupted" or _state(log.view, ask.id) != "asked" or ask.id in log.answers():
+            if log.view.state != "interrupted" or _state(log.view, ask.id) != "asked" or not self._first(log, ask):
                 return False
-            log.settle_answer(_kept(ask, state, text, by))
+            try:
+                log.settle_answer(_kept(ask, state, text, by))
+            except BaseException:
+                self._left_over.discard((log.run_id, ask.id))
+                raise
             self._write(log, ask, state, text, by)
+        return True
+
+    def _first(self, log: EventLog, ask: AskView) -> bool:
+        """Whether nobody has settled this left-over question yet; from here on somebody has. The lock is held."""
+        key = (log.run_id, ask.id)
+        if key in self._left_over:
+            return False
+        self._left_over.add(key)
         return True
 
     @staticmethod

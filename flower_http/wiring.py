@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 
@@ -40,7 +41,10 @@ class FlowerService:
         self._settings = settings
         self._rehearsal = _rehearsal(settings)
         flows = Flows(settings.flow)
-        self._journal = Journal(settings.data_dir / "journal.db")
+        try:
+            self._journal = Journal(settings.data_dir / "journal.db")
+        except sqlite3.Error as error:
+            raise StartError(f"{settings.data_dir / 'journal.db'}: {error}") from error
         try:
             self._join(settings, flows)
         except BaseException:
@@ -81,6 +85,7 @@ class FlowerService:
             self._rehearsal.start()
         self._manager.start_up(resume=not self._settings.no_resume)
         self._serving.start()
+        self._tokens.on_change.append(self._dispatcher.recheck)
         threading.Thread(target=self._watch_tokens, name="flower-tokens", daemon=True).start()
 
     def stop(self, deadline_s: float) -> None:
@@ -99,11 +104,12 @@ class FlowerService:
         if self._rehearsal is None:
             return environ
         plain = {name: value for name, value in environ.items() if name not in (*CREDENTIALS, "ANTHROPIC_MODEL")}
-        return {**plain, "ANTHROPIC_BASE_URL": self._rehearsal.url, "ANTHROPIC_API_KEY": _REHEARSAL_KEY}
+        # Where there is a proxy for the world, the way to the script must not lead through it.
+        direct = {name: ",".join(filter(None, (plain.get(name), "127.0.0.1"))) for name in ("NO_PROXY", "no_proxy")}
+        return {**plain, **direct, "ANTHROPIC_BASE_URL": self._rehearsal.url, "ANTHROPIC_API_KEY": _REHEARSAL_KEY}
 
     def _watch_tokens(self) -> None:
         """Notice a changed tokens file also while no request comes, so that a revoked token's readers are let go."""
-        self._tokens.on_change.append(self._dispatcher.recheck)
         while not self._leaving.wait(_TOKENS_EVERY_S):
             self._tokens.refresh()
 
