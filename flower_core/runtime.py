@@ -217,8 +217,10 @@ class Runtime:
         raise ConnectionError("the agent program ended without a result")
 
     def _give_up(self, call: Call, failure: Failure) -> None:
-        advice = call.texts(f"runtime.{failure.advice}").strip() if failure.advice else ""
-        call.result.error = " ".join(filter(None, (failure.text, advice)))
+        call.result.error = failure.text
+        if failure.advice:
+            advice = call.texts(f"runtime.{failure.advice}").strip()
+            call.result.error = call.texts("runtime.with_advice", failure=failure.text.rstrip("."), advice=advice)
         unheard = call.give_up()
         if unheard:
             call.result.errors.append(call.texts("runtime.undelivered", words=unheard).strip())

@@ -72,6 +72,8 @@ def failure_of_result(result: ResultMessage, api_error: str = "", words: str = "
         text = f"{limit} reached after {result.num_turns} turns"
         return Failure("limit", text, f"advice_{limit}", exhausted_budget=limit == "max_budget_usd")
     text = _one_line(words or result.result or "; ".join(result.errors or []) or result.subtype)
+    if result.api_error_status and str(result.api_error_status) not in text:
+        text = f"{text} (HTTP {result.api_error_status})"
     if reason in _CONTEXT_FULL or (result.is_error and "prompt is too long" in text.lower()):
         return Failure("context", f"the context window is full ({reason or 'prompt_too_long'})", "advice_context")
     if not result.is_error:
