@@ -100,7 +100,7 @@ class Renderer:
     def _tool_call(self, event: Event) -> list[str]:
         if "tools" not in self._show:
             return []
-        return [self.style(f"  [{one_line(event.tool, 60)}] {one_line(event.text)}", dim=True)]
+        return [self.style(f"  [{one_line(event.tool, 60)}] {one_line(event.text)}".rstrip(), dim=True)]
 
     def _tool_result(self, event: Event) -> list[str]:
         failed = event.payload.get("is_error") is True
@@ -110,8 +110,7 @@ class Renderer:
 
     def _step(self, event: Event) -> list[str]:
         index, total = event.payload.get("index"), event.payload.get("total")
-        # A suffixed step (Work·verdict#2, Work#retry2) is part of the one before it and has no place of its own.
-        part = "#" in event.text and not isinstance(index, int)
+        part = "#" in event.text  # Work·verdict#2 and Work#round2 are parts of the step Work
         place = f"{index}/{total} " if isinstance(index, int) and isinstance(total, int) else ""
         notes = [word for word in ("woke", "resumed") if event.payload.get(word) is True]
         title = f"{place}{one_line(event.text, 100)}" + (f" ({', '.join(notes)})" if notes else "")

@@ -25,6 +25,8 @@ def shown(given: Event, *show: str, subagents: bool = False) -> list[str]:
         (event("step", "Work", index=3, total=3), ["", "── 3/3 Work ──"]),
         (event("step", "Work", index=3, total=3, woke=True), ["", "── 3/3 Work (woke) ──"]),
         (event("step", "Work·verdict#2"), ["", "·· Work·verdict#2"]),
+        (event("step", "Work#round2", index=3, total=3, resumed=True), ["", "·· 3/3 Work#round2 (resumed)"]),
+        (event("tool_call", "", "mcp__human__inbox"), ["  [mcp__human__inbox]"]),
         (event("text", "a\n\nb\n"), ["a", "", "b"]),
         (event("tool_call", "ls\n-la", "Bash"), ["  [Bash] ls -la"]),
         (event("tool_result", "no such file", is_error=True), ["    failed: no such file"]),

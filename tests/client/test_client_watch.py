@@ -155,12 +155,15 @@ def test_survives_a_restart_on_the_same_port(server: ScriptedServer, run: Script
     assert [notice.kind for notice in notices][-1] == "back"
 
 
-def test_expired_events_are_skipped_and_the_loss_is_remembered(client: FlowerClient, run: ScriptedRun) -> None:
+def test_expired_events_are_skipped_and_the_loss_is_remembered(
+    client: FlowerClient, server: ScriptedServer, run: ScriptedRun
+) -> None:
     finished(run)
     run.forget_before(6)
     notices: list[Notice] = []
-    watch = client.watch("r1", on_notice=notices.append)
+    watch = client.watch("r1", on_notice=notices.append, limit=3)
     assert seqs(watch) == [6, 7, 8, 9]
+    assert [seen.query.get("on_gap") for seen in server.seen] == [None, "skip", None]
     assert watch.losses == [Loss("cursor-expired", 1, 5)]
     assert watch.losses[0].count == 5
     assert [(notice.kind, notice.text) for notice in notices] == [("loss", "events 1 to 5 are lost (cursor-expired)")]

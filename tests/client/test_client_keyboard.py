@@ -1,0 +1,86 @@
+"""Lines carry what was on the screen when they were typed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+from collections.abc import Iterator
+
+import pytest
+from flower_client.keyboard import InputClosed, Keyboard, Line
+
+from tests.support import eventually
+
+Got = list[Line | InputClosed]
+
+
+@contextlib.contextmanager
+def pipe() -> Iterator[tuple[int, int]]:
+    read, write = os.pipe()
+    try:
+        yield read, write
+    finally:
+        for fd in (read, write):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+@pytest.fixture
+def got() -> Got:
+    return []
+
+
+def test_lines_come_as_they_are_typed_and_then_the_end(got: Got) -> None:
+    with pipe() as (read, write):
+        keyboard = Keyboard(read, got.append)
+        keyboard.start()
+        os.write(write, "first\r\nzwei ä".encode()[:-1])
+        eventually(lambda: got == [Line("first")])
+        os.write(write, "ä".encode()[-1:] + b"\n\nlast")
+        os.close(write)
+        eventually(lambda: InputClosed() in got)
+        keyboard.stop()
+    assert got == [Line("first"), Line("zwei ä"), Line(""), Line("last"), InputClosed()]
+
+
+def test_a_line_belongs_to_what_was_shown_when_it_was_typed_however_late_it_is_read(got: Got) -> None:
+    with pipe() as (read, write):
+        keyboard = Keyboard(read, got.append)  # not started: nobody has read anything yet
+        os.write(write, b"for the inbox\nhalf of")
+        keyboard.show("q1")
+        os.write(write, b" it\n")
+        keyboard.show("q2")
+        assert got == [Line("for the inbox"), Line(" it", "q1")]
+        keyboard.start()
+        os.write(write, b"late\n")
+        eventually(lambda: len(got) == 3)
+        keyboard.stop()
+    assert got[2] == Line("late", "q2")
+
+
+def test_in_a_terminal_too_and_there_the_half_typed_line_goes(got: Got) -> None:
+    master, slave = pty.openpty()
+    try:
+        keyboard = Keyboard(slave, got.append)
+        os.write(master, b"for the inbox\nhalf of")
+        eventually(lambda: b"half of" in os.read(master, 1024))  # echoed, so it has arrived
+        keyboard.show("q1")
+        os.write(master, b"2\n")
+        keyboard.start()
+        eventually(lambda: len(got) == 2)
+        keyboard.stop()
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert got == [Line("for the inbox"), Line("2", "q1")]
+
+
+def test_stop_ends_it_while_nothing_is_typed_and_leaves_the_rest_unread(got: Got) -> None:
+    with pipe() as (read, write):
+        keyboard = Keyboard(read, got.append)
+        keyboard.start()
+        keyboard.stop()
+        os.write(write, b"for the shell\n")
+        assert os.read(read, 100) == b"for the shell\n"
+    assert got == []
