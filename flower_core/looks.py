@@ -7,7 +7,8 @@ harmless; whatever is not on it is refused. Three rules hold for every command:
   a flag's value can hide a flag. Abbreviated long flags are unknown flags.
 - Flags are matched before the shell expands wildcards, and a file may be *named* ``--output=x``. Where an
   unlisted flag could do harm, a word must therefore not begin with a wildcard (``./*`` does as well).
-- A program that would read standard input needs a file to read, unless something is piped into it.
+- A program that would read standard input needs a file to read, unless something is piped into it. What else
+  an operand may be is in :mod:`flower_core.operands`.
 
 What this cannot see: programs named in the repository's own configuration. ``git`` may run a configured
 fsmonitor, filter, external diff, textconv or signature checker (no pager: the output is no terminal), ``rg`` obeys
@@ -19,85 +20,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
-
-@dataclass(frozen=True)
-class Word:
-    """One word of a command as the program will get it, quotes removed.
-
-    ``wild`` is the index of the first wildcard the shell will expand, -1 when there is none.
-    """
-
-    text: str
-    wild: int = -1
-
-
-@dataclass(frozen=True)
-class Operands:
-    """What is left of a command when its flags are taken: the other words, and the flags that were there."""
-
-    words: tuple[Word, ...]
-    flags: frozenset[str]
-    piped: bool
-
-
-def _any(_: Operands) -> bool:
-    return True
-
-
-def _none(found: Operands) -> bool:
-    return not found.words
-
-
-def _readable(words: Sequence[Word]) -> bool:
-    """Whether reading these as files can end: not standard input, not a device such as /dev/zero."""
-    return not any(word.text == "-" or word.text.startswith("/dev/") for word in words)
-
-
-def _no_stdin(found: Operands) -> bool:
-    return not any(word.text == "-" for word in found.words)
-
-
-def _files(found: Operands) -> bool:
-    return found.piped or (bool(found.words) and _readable(found.words))
-
-
-def _tail(found: Operands) -> bool:
-    # `tail +5f file` is the old spelling of `tail -f -n +5 file`, which never ends.
-    return _files(found) and not any(word.text.startswith("+") for word in found.words)
-
-
-def _grep(found: Operands) -> bool:
-    if found.piped or found.flags & {"-r", "-R", "--recursive", "--dereference-recursive"}:
-        return True
-    pattern_given = bool(found.flags & {"-e", "--regexp"})
-    files = found.words if pattern_given else found.words[1:]
-    return bool(files) and not any(word.text == "-" for word in files)
-
-
-def _rg(found: Operands) -> bool:
-    return found.piped or _no_stdin(found)
-
-
-def _date(found: Operands) -> bool:
-    # Any other operand sets the clock.
-    return len(found.words) <= 1 and all(word.text.startswith("+") for word in found.words)
-
-
-def _ps(found: Operands) -> bool:
-    # The old spelling without a dash; the letter e is left out, it prints every process's environment.
-    return all(re.fullmatch(r"[aAcfhjlmrTuvwx]+|[0-9]+(,[0-9]+)*", word.text) for word in found.words)
-
-
-_LISTING = {"--list", "--merged", "--no-merged", "--contains", "--no-contains", "--points-at"}
-
-
-def _branch(found: Operands) -> bool:
-    # An operand without one of these makes a branch; with one of them it is a commit or a pattern.
-    return not found.words or bool(found.flags & _LISTING)
-
+from flower_core import operands as ops
+from flower_core.operands import Operands, Word
 
 Wildcards = Literal["anywhere", "inside", "nowhere"]
 _NUMBER = re.compile(r"-[0-9]+[A-Za-z]?")
@@ -108,12 +34,19 @@ class Rule:
 
     ``flags`` lists them in words; a suffix tells about the value: none, ``:`` (attached or the next word),
     ``?`` (optional, only attached) or ``=`` (only as ``--flag=value``). ``-NUM`` stands for a number such
-    as ``-20``.
+    as ``-20``. ``never`` is a regular expression that no word of the command may match anywhere, values included.
     """
 
-    def __init__(self, flags: str, operands: Callable[[Operands], bool] = _any, wild: Wildcards = "anywhere") -> None:
+    def __init__(
+        self,
+        flags: str,
+        operands: Callable[[Operands], bool] = ops.anything,
+        wild: Wildcards = "anywhere",
+        never: str = "",
+    ) -> None:
         self.operands = operands
         self.wild = wild
+        self.never = re.compile(never) if never else None
         self.flags: dict[str, str] = {}
         for flag in flags.split():
             name = flag.rstrip(":?=")
@@ -121,6 +54,8 @@ class Rule:
 
     def allows(self, args: Sequence[Word], *, piped: bool) -> bool:
         """Whether every flag among ``args`` is known and the rest is acceptable."""
+        if self.never is not None and any(self.never.search(word.text) for word in args):
+            return False
         flags: set[str] = set()
         rest: list[Word] = []
         wants_value = no_more_flags = False
@@ -185,6 +120,8 @@ _LOG = f"""{_DIFF} -NUM -n: -g -i -E -F -P -L: -c -m -t -r --oneline --graph --a
     --cherry-pick --boundary --merges --no-merges --first-parent --min-parents= --max-parents= --reverse --follow
     --topo-order --date-order --full-history --simplify-merges --ancestry-path --walk-reflogs
     --merge-base --source --not --no-notes"""
+# These fields of a format start gpg.
+_SIGNATURE = r"%[-+ ]?G|^--(?:format|sort)=.*signature"
 _GREP = """-i -v -w -x -c -l -L -n -H -h -o -q -s -a -I -b -U -E -F -P -A: -B: -C: -m: -e: --ignore-case --invert-match
     --word-regexp --line-regexp --count --line-number --with-filename --no-filename --only-matching --quiet
     --no-messages --text --fixed-strings --regexp: --max-count: --after-context: --before-context:
@@ -197,15 +134,16 @@ RULES: dict[str, Rule] = {
         --ahead-behind --no-ahead-behind --no-renames --find-renames? --column? --no-column --ignore-submodules?""",
         wild="inside",
     ),
-    "git diff": Rule(f"{_DIFF} --cached --staged --merge-base", wild="inside"),
-    "git log": Rule(_LOG, wild="inside"),
-    "git show": Rule(_LOG, wild="inside"),
+    "git diff": Rule(f"{_DIFF} --cached --staged --merge-base", ops.ordinary, wild="inside"),
+    "git log": Rule(_LOG, ops.ordinary, wild="inside", never=_SIGNATURE),
+    "git show": Rule(_LOG, ops.ordinary, wild="inside", never=_SIGNATURE),
     "git branch": Rule(
         """-a -r -v --all --remotes --verbose --list --show-current --merged? --no-merged? --contains? --no-contains?
         --points-at? --sort= --format= --color? --no-color --column? --no-column --abbrev? --no-abbrev -i --ignore-case
         --omit-empty""",
-        _branch,
+        ops.branch,
         wild="nowhere",
+        never=_SIGNATURE,
     ),
     "git rev-parse": Rule(
         """-q --verify --quiet --short? --abbrev-ref? --symbolic --symbolic-full-name --show-toplevel --show-prefix
@@ -221,22 +159,24 @@ RULES: dict[str, Rule] = {
         --kibibytes --numeric-uid-gid --literal --quote-name --reverse --recursive --size --sort= --time= --time-style=
         --width= --zero --block-size= --format= --indicator-style= --quoting-style="""
     ),
-    "pwd": Rule("-L -P --logical --physical", _none, wild="nowhere"),
+    "pwd": Rule("-L -P --logical --physical", ops.nothing, wild="nowhere"),
     "cat": Rule(
         """-A -b -e -E -n -s -t -T -u -v --show-all --number-nonblank --show-ends --number --squeeze-blank --show-tabs
         --show-nonprinting""",
-        _files,
+        ops.files,
     ),
-    "head": Rule("-NUM -n: -c: -q -v -z --lines: --bytes: --quiet --silent --verbose --zero-terminated", _files),
+    "head": Rule("-NUM -n: -c: -q -v -z --lines: --bytes: --quiet --silent --verbose --zero-terminated", ops.files),
     "tail": Rule(
-        "-NUM -n: -c: -q -v -z -r --lines: --bytes: --quiet --silent --verbose --zero-terminated", _tail, wild="inside"
+        "-NUM -n: -c: -q -v -z -r --lines: --bytes: --quiet --silent --verbose --zero-terminated",
+        ops.tail,
+        wild="inside",
     ),
-    "wc": Rule("-c -m -l -L -w --bytes --chars --lines --max-line-length --words --total=", _files),
-    "stat": Rule("-L -f -t -x -c: --dereference --file-system --terse --format= --printf=", _no_stdin),
+    "wc": Rule("-c -m -l -L -w --bytes --chars --lines --max-line-length --words --total=", ops.files),
+    "stat": Rule("-L -f -t -x -c: --dereference --file-system --terse --format= --printf=", ops.no_stdin),
     "file": Rule(
         """-b -i -k -L -h -N -r -0 -F: --brief --mime --mime-type --mime-encoding --extension --keep-going
         --dereference --no-dereference --no-pad --raw --print0 --separator:""",
-        _files,
+        ops.files,
         wild="inside",
     ),
     "du": Rule(
@@ -250,23 +190,24 @@ RULES: dict[str, Rule] = {
     ),
     "date": Rule(
         """-u -R -I? -d: -r: --utc --universal --date: --reference: --iso-8601? --rfc-3339= --rfc-email --debug""",
-        _date,
+        ops.date,
         wild="nowhere",
     ),
     "ps": Rule(
         """-A -a -c -d -e -f -F -H -j -l -L -M -T -w -x -y -C: -g: -G: -o: -O: -p: -s: -t: -u: -U: --forest --headers
         --no-headers --sort= --format= --pid= --ppid= --user= --cols= --columns= --width= --rows= --lines= --cumulative
         --deselect --group= --sid= --tty=""",
-        _ps,
+        ops.ps,
         wild="nowhere",
+        never="environ",  # the field that prints every process's environment
     ),
     "which": Rule("-a -s --all"),
     "grep": Rule(
-        f"""{_GREP} -NUM -r -R -y -G -Z -z -T -D: -d: --recursive --dereference-recursive --include= --exclude=
+        f"""{_GREP} -NUM -r -R -y -G -Z -z -T --recursive --dereference-recursive --include= --exclude=
         --exclude-dir= --files-with-matches --files-without-match --basic-regexp --extended-regexp --perl-regexp
-        --no-ignore-case --byte-offset --null-data --initial-tab --binary-files= --devices= --directories= --label=
+        --no-ignore-case --byte-offset --null-data --initial-tab --binary-files= --label=
         --line-buffered""",
-        _grep,
+        ops.grep,
     ),
     "rg": Rule(
         f"""{_GREP} -N -S -u -0 -p -g: -t: -T: -d: -j: -M: -E: -r: --smart-case --case-sensitive --hidden --no-hidden
@@ -275,7 +216,7 @@ RULES: dict[str, Rule] = {
         --sortr: --no-heading --heading --column --no-line-number --trim --vimgrep --passthru --multiline
         --multiline-dotall --pcre2 --max-columns: --max-depth: --max-filesize: --replace: --binary --encoding: --pretty
         --one-file-system --threads: --unrestricted --engine: --no-unicode --crlf --no-require-git""",
-        _rg,
+        ops.rg,
         wild="inside",
     ),
 }

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
-from flower_core.looks import Word, is_look
+from flower_core.looks import is_look
+from flower_core.operands import Word
 
 _BASH = Language(tree_sitter_bash.language())
 #: Longer commands are no quick looks, and a bound keeps the parser's work small.

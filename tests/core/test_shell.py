@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flower_core.looks import RULES, Word
+from flower_core.looks import RULES
+from flower_core.operands import Word
 from flower_core.shell import MAX_LENGTH, is_ephemeral, split_words
 
 LOOKS = [
@@ -75,6 +76,17 @@ LOOKS = [
     "ls |& wc -l",
     "ls 2>/dev/null",
     "ls >/dev/null 2>&1",
+    "ls -l /dev /proc",
+    "df -h /dev/sda1",
+    "cat /home/me/dev/notes.txt dev/notes.txt ../src/proc.c ~/dev/x",
+    "cat ./dev/* /dev/null",
+    "ls | cat a.txt - | grep -n x -",
+    "grep -rn /proc/self/environ src",
+    "grep -rn -e /dev/zero ../lib",
+    "rg /dev/zero src",
+    "git log --oneline dev..main -- src/dev",
+    "git branch --list 'signature*'",
+    "ps -eo pid,args",
     "ls &>/dev/null",
     "ls 2>&1 | head -1",
     "cat a.txt </dev/null",
