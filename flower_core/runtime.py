@@ -42,6 +42,8 @@ class Runtime:
     machine's own agent settings out. ``resilience`` is a policy, or a bool for the default one or none.
     ``store`` replaces the SQLite session store in ``run_dir``; ``environ`` stands in for the process's
     environment, ``config_dir`` for ``<run_dir>/config/<run_id>``, ``run_id`` names the run in the manifest.
+    ``upstream`` is the endpoint behind ANTHROPIC_BASE_URL where that is only a relay: the one whose being reachable
+    is waited for after a failure.
 
     Raises CredentialsMissing, which says what to set, when the environment cannot reach a model, and ValueError
     for an ANTHROPIC_BASE_URL or proxy that is no URL.
@@ -57,13 +59,14 @@ class Runtime:
         resilience: Resilience | bool = True,
         store: SqliteSessionStore | None = None,
         environ: Mapping[str, str] | None = None,
+        upstream: str = "",
         config_dir: Path | str | None = None,
         run_id: str = "",
         lang: str = DEFAULT_LANG,
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         check_credentials(self._environ)
-        self._endpoint = endpoint(self._environ)
+        self._endpoint = endpoint({**self._environ, "ANTHROPIC_BASE_URL": upstream} if upstream else self._environ)
         self.workspace = _made(workspace)
         self.run_dir = _made(run_dir)
         self.run_id = run_id or time.strftime("%Y%m%dT%H%M%S-") + uuid.uuid4().hex[:6]

@@ -25,6 +25,7 @@ from flower_http.flows import Flow, FlowContext, Flows, Links
 from flower_http.journal import JournalUnavailable
 from flower_http.places import Places
 from flower_http.projection import FINISHED, INTERRUPTED, STARTED
+from flower_http.relay import Relay
 from flower_http.schemas import StartParams
 from flower_http.views import MailView
 
@@ -43,6 +44,7 @@ class Kit:
     flows: Flows
     places: Places
     environ: Mapping[str, str]
+    relay: Relay | None = None
 
 
 class Job:
@@ -153,13 +155,19 @@ class Job:
             workspace=self.workspace,
             run_dir=context.run_dir,
             workbench=flow.workbench or False,
-            environ=self._kit.environ,
+            environ=self._model_environ(),
+            upstream=self._kit.relay.upstream if self._kit.relay is not None else "",
             config_dir=self._kit.places.config_dir(self.run_id),
             run_id=self.run_id,
             lang=self._lang,
         )
         ctx = await flow.run(self.runtime, on_event=self._on_event)
         return _outcome(ctx)
+
+    def _model_environ(self) -> Mapping[str, str]:
+        """The way to the model for this run's sessions: a token of its own, wherever there is a relay to take it."""
+        relay = self._kit.relay
+        return self._kit.environ if relay is None else self._undo.enter_context(relay.lend(self._kit.environ))
 
     def _links(self) -> Links:
         view = self.log.view

@@ -20,6 +20,7 @@ from flower_http.log_book import LogBook
 from flower_http.parking import ParkingDispatcher
 from flower_http.places import Places
 from flower_http.poll import EventsApp
+from flower_http.relay import relay_for
 from flower_http.runs import RunManager
 from flower_http.server import make_server
 from flower_http.settings import Settings
@@ -54,7 +55,11 @@ class FlowerService:
     def _join(self, settings: Settings, flows: Flows) -> None:
         book = LogBook(self._journal, settings.ring)
         self._engine = Engine()
-        kit = Kit(flows, Places(settings.workspace_root, settings.data_dir), self._environ())
+        environ = self._environ()
+        self._relay = relay_for(environ, runs=settings.max_runs)
+        if self._relay is None:
+            _LOG.warning("a subscription's token cannot be relayed: the commands of agents can read it")
+        kit = Kit(flows, Places(settings.workspace_root, settings.data_dir), environ, self._relay)
         self._manager = RunManager(
             book, self._engine, kit, max_runs=settings.max_runs, queue=settings.queue, lang=settings.lang
         )
@@ -83,6 +88,8 @@ class FlowerService:
         self._engine.start()
         if self._rehearsal is not None:
             self._rehearsal.start()
+        if self._relay is not None:
+            self._relay.start()
         self._manager.start_up(resume=not self._settings.no_resume)
         self._serving.start()
         self._tokens.on_change.append(self._dispatcher.recheck)
@@ -96,6 +103,8 @@ class FlowerService:
         self._server.close(_READERS_S)
         self._journal.close(_JOURNAL_S)
         self._engine.stop(max(_ENGINE_S, until - time.monotonic()))
+        if self._relay is not None:
+            self._relay.close()
         if self._rehearsal is not None:
             self._rehearsal.close()
 
@@ -104,9 +113,7 @@ class FlowerService:
         if self._rehearsal is None:
             return environ
         plain = {name: value for name, value in environ.items() if name not in (*CREDENTIALS, "ANTHROPIC_MODEL")}
-        # Where there is a proxy for the world, the way to the script must not lead through it.
-        direct = {name: ",".join(filter(None, (plain.get(name), "127.0.0.1"))) for name in ("NO_PROXY", "no_proxy")}
-        return {**plain, **direct, "ANTHROPIC_BASE_URL": self._rehearsal.url, "ANTHROPIC_API_KEY": _REHEARSAL_KEY}
+        return {**plain, "ANTHROPIC_BASE_URL": self._rehearsal.url, "ANTHROPIC_API_KEY": _REHEARSAL_KEY}
 
     def _watch_tokens(self) -> None:
         """Notice a changed tokens file also while no request comes, so that a revoked token's readers are let go."""
