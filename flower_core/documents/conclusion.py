@@ -21,6 +21,8 @@ Doubt = Literal["", "unclear", "contradictory"]
 _NUMBERS: dict[str, State] = {"1": "achieved", "true": "achieved", "0": "not_yet", "false": "not_yet"}
 _BARE_NUMBER = re.compile(r"^(?:[-+•]\s+)?[\"'(\[]*(1|true|0|false)[\"')\].。!]*$")
 _CLAIMABLE: tuple[State, ...] = ("unreachable", "not_yet", "achieved")
+#: How far around a word its clause and sentence are looked at, in characters; keeps long texts cheap.
+_REACH = 400
 _MARKUP = re.compile(r"~~.*?~~|[*`]+|^\s*#+\s*|^\s*>\s*", re.MULTILINE)
 _JOINER = re.compile(r"(?<=[^\W\d_])[_\-‐‑](?=[^\W\d_])")
 _CJK_GAP = re.compile(r"(?<=[\u3400-\u9fff])[ \t]+(?=[\u3400-\u9fff])")
@@ -93,7 +95,10 @@ def _weigh(plain: str, claims: list[_Claim]) -> Reading:
         # "Not achieved: two of three are achieved" is a plain no, and the first no says which one. The other way
         # round it is a no as well, but not a plain one.
         return Reading(others[0], "contradictory" if claims[0].state == "achieved" else "")
-    if any(_match("hedge_after", plain[claim.end :]) or _search("negated", _clause(plain, claim)) for claim in claims):
+    if any(
+        _match("hedge_after", plain[claim.end : claim.end + _REACH]) or _search("negated", _clause(plain, claim))
+        for claim in claims
+    ):
         return Reading("not_yet")
     if _unverifiable(plain):
         # Achieved, and something cannot be verified: another round would not settle that, a person can.
@@ -105,19 +110,21 @@ def _weigh(plain: str, claims: list[_Claim]) -> Reading:
 
 def _clause(plain: str, claim: _Claim) -> str:
     """What stands before the claim in its own clause."""
-    return _tail(plain[: claim.start], _CLAUSE_END)
+    return _tail(plain, claim.start, _CLAUSE_END)
 
 
-def _tail(text: str, end: re.Pattern[str]) -> str:
-    """``text`` behind the last match of ``end``."""
-    ends = [match.end() for match in end.finditer(text)]
-    return text[ends[-1] :] if ends else text
+def _tail(text: str, stop: int, end: re.Pattern[str]) -> str:
+    """``text`` up to ``stop``, from behind the last match of ``end`` on."""
+    near = text[max(0, stop - _REACH) : stop]
+    ends = [match.end() for match in end.finditer(near)]
+    return near[ends[-1] :] if ends else near
 
 
 def _sentence(plain: str, claim: _Claim) -> str:
     """The sentence the claim stands in."""
-    stop = _SENTENCE_END.search(plain, claim.end)
-    return _tail(plain[: claim.start], _SENTENCE_END) + plain[claim.start : stop.start() if stop else len(plain)]
+    rest = plain[claim.start : claim.end + _REACH]
+    stop = _SENTENCE_END.search(rest, claim.end - claim.start)
+    return _tail(plain, claim.start, _SENTENCE_END) + rest[: stop.start() if stop else len(rest)]
 
 
 def _partial(sentence: str) -> bool:
@@ -132,7 +139,7 @@ def _partial(sentence: str) -> bool:
 def _unverifiable(plain: str) -> bool:
     """Whether it says that something cannot be verified ("nothing was unverifiable" does not)."""
     return any(
-        not _NEGATES.search(_tail(plain[: match.start()], _CLAUSE_END))
+        not _NEGATES.search(_tail(plain, match.start(), _CLAUSE_END))
         for match in _any_of("unverifiable").finditer(plain)
     )
 

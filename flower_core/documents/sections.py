@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -177,7 +177,24 @@ def _headings(lines: list[str], names: Catalogue) -> dict[int, _Heading]:
     # "3. Boundaries: empty input" is a section in a document without other marks, and an item of a list in one
     # that has a marked heading for the same section.
     marked = {heading.key for heading in found.values() if heading.marked}
-    return {index: head for index, head in found.items() if not (head.listed and head.key in marked)}
+    heads = {index: head for index, head in found.items() if not (head.listed and head.key in marked)}
+    order = list(heads.values())
+    return {
+        index: replace(head, key="")
+        if head.key and _is_title(head, (order[n] for n in range(place + 1, len(order))))
+        else head
+        for place, (index, head) in enumerate(heads.items())
+    }
+
+
+def _is_title(own: _Heading, following: Iterable[_Heading]) -> bool:
+    """Whether the heading stands over a deeper one of the same section: "# Verdict", then "## Conclusion"."""
+    for other in following if own.level else ():
+        if other.level and other.level <= own.level:
+            return False
+        if other.level and other.key == own.key:
+            return True
+    return False
 
 
 def _underlined(lines: list[str], index: int, known: Mapping[str, str]) -> _Heading | None:

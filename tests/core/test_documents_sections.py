@@ -153,6 +153,13 @@ def test_an_unknown_heading_ends_a_section_and_a_deeper_one_belongs_to_it() -> N
     assert split("**Goal**\nA\n## Appendix\nB", names) == {"goal": "A"}
 
 
+def test_a_title_over_the_section_it_names_is_not_that_section() -> None:
+    text = "# Verdict\nI looked at all five.\n## Reason\nr\n## Conclusion\nachieved\n# Verdict\nlater"
+    assert split(text, catalogue("verdict")) == {"state": "achieved", "reason": "r"}
+    assert split("# Goal\nA\n# Goal\nB", catalogue("brief")) == {"goal": "A"}
+    assert split("# Goal\nA\n# Boundaries\n## Goal\nB", catalogue("brief")) == {"goal": "A"}
+
+
 def test_a_numbered_item_is_a_section_only_where_nothing_marks_that_section() -> None:
     names = catalogue("brief")
     plain = "1. 目标：A\n2. 验收标准：B\n3. 边界：C\n4. 未知与假设：D"
