@@ -44,6 +44,7 @@ class Keyboard:
         self._deliver = deliver
         self._about = ""
         self._pending = ""
+        self._closed = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._lock = threading.Lock()  # held while bytes move from fd to deliver, and while `about` changes
         self._stop_read, self._stop_write = os.pipe()
@@ -94,14 +95,13 @@ class Keyboard:
                     return
                 continue
             with self._lock:
-                more = self._read_what_is_there()
-            if not more:
-                self._deliver(InputClosed())
-                return
+                self._read_what_is_there()
+                if self._closed:
+                    return
 
-    def _read_what_is_there(self) -> bool:
-        """Deliver the whole lines that can be read without waiting. False at the end of input."""
-        while self._readable() and self._in_foreground():
+    def _read_what_is_there(self) -> None:
+        """Deliver the whole lines that can be read without waiting, and the end of input when it comes."""
+        while not self._closed and self._readable() and self._in_foreground():
             try:
                 data = os.read(self._fd, 4096)
             except OSError:  # the terminal is gone
@@ -113,8 +113,9 @@ class Keyboard:
             for line in lines:
                 self._deliver(Line(line.removesuffix("\r"), self._about))
             if not data:
-                return False
-        return True
+                # Said once, by whichever thread meets it: a terminal tells of a Ctrl-D to one read only.
+                self._closed = True
+                self._deliver(InputClosed())
 
     def _readable(self) -> bool:
         poller = select.poll()

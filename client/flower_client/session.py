@@ -253,6 +253,7 @@ class WatchSession:
         self._listening = False
         if self._menu_open:
             return Exit.INTERRUPTED
+        self._note("the input has ended: nothing more can be typed here, and Ctrl-C leaves at once", "yellow")
         if self._current:
             self._current = None
             self._screen.no_prompt()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import select
 from collections.abc import Iterator
 
 import pytest
@@ -84,3 +85,20 @@ def test_stop_ends_it_while_nothing_is_typed_and_leaves_the_rest_unread(got: Got
         os.write(write, b"for the shell\n")
         assert os.read(read, 100) == b"for the shell\n"
     assert got == []
+
+
+def test_the_end_of_input_is_told_once_whoever_meets_it(got: Got) -> None:
+    master, slave = pty.openpty()
+    try:
+        keyboard = Keyboard(slave, got.append)
+        os.write(master, b"\x04")
+        eventually(lambda: select.select([slave], [], [], 0)[0])
+        keyboard.show("q1")
+        assert got == [InputClosed()]
+        os.write(master, b"more\n")
+        keyboard.start()
+        keyboard.stop()
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert got == [InputClosed()]

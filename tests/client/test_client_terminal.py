@@ -166,6 +166,7 @@ def test_after_the_menu_the_question_is_asked_again(watching: Terminal, run: Scr
 
 def test_with_the_input_closed_questions_wait_and_ctrl_c_leaves(watching: Terminal, run: ScriptedRun) -> None:
     watching.type(CTRL_D)
+    watching.see("the input has ended")
     run.ask("q1", "Which flour?", ["rye"])
     watching.see("flower-client answer r1 q1 TEXT")
     watching.type(CTRL_C)
