@@ -63,8 +63,9 @@ def starter_flow(
     the coordinator, ``worker_prompt`` to its worker. The three names are files in the workbench's notes.
     ``budget_usd`` bounds the whole run, ``opening`` is put in front of its first prompt.
 
-    Raises ValueError for an empty ``ask`` with nothing to wake, for ``rounds`` below 1, and for ``isolate``,
-    which needs a git repository and is not available yet. Nothing has been changed on disk then.
+    Raises ValueError for an empty ``ask`` with nothing to wake, for ``rounds`` below 1, for ``isolate``, which
+    needs a git repository and is not available yet, and as :class:`HumanChannel` and :class:`Workflow` do.
+    Nothing has been changed on disk then.
     """
     texts = texts_for(lang)
     bench = workbench or Workbench(workspace, lang=lang)
@@ -85,15 +86,24 @@ def starter_flow(
         first_id=first_id,
         first_mail_id=first_mail_id,
     )
-    parts = _Parts(places, line, texts, model, *_awaken(places, ask, new=new, resumed=resumed))
+    afresh = new and not resumed
+    waking = _Waking() if afresh else _waking(places, ask, resumed=resumed)
+    parts = _Parts(places, line, texts, model, waking)
     steps = [parts.clarify(ask)]
     if not clarify_only and goal:
         steps += [parts.goal(), parts.judged(parts.work(instructions, worker_prompt, goal), rounds, judge_can_run)]
     elif not clarify_only:
         steps.append(parts.work(instructions, worker_prompt, goal))
-    return Workflow(
+    flow = Workflow(
         steps, texts("workflow.starter.name"), channel=line, workbench=bench, budget_usd=budget_usd, opening=opening
     )
+    # Only now that nothing can be refused any more is anything changed on disk.
+    bench.ensure()
+    if afresh:
+        wake.put_away(places)
+    if waking.append:
+        wake.say(places, waking.words)
+    return flow
 
 
 def _refuse_isolation(workspace: Path) -> None:
@@ -102,44 +112,49 @@ def _refuse_isolation(workspace: Path) -> None:
     raise ValueError("isolate is not available yet; leave it off")
 
 
-def _awaken(places: wake.Places, ask: str, *, new: bool, resumed: bool) -> tuple[str, bool]:
-    """Bring the disk into the state the flow starts from.
+@dataclass(frozen=True)
+class _Waking:
+    """What a wake comes to.
 
-    Returns what was said at this wake, and whether the goal must be set anew although there is one.
+    ``words`` is what was said at it, "" for nothing; ``append``: it must still be added to the brief.
+    ``set_goal_anew``: although there is a goal.
     """
-    places.workbench.ensure()
-    if new and not resumed:
-        wake.put_away(places)
+
+    words: str = ""
+    append: bool = False
+    set_goal_anew: bool = False
+
+
+def _waking(places: wake.Places, ask: str, *, resumed: bool) -> _Waking:
+    """What ``ask`` means where an earlier run may have left something. Changes nothing on disk."""
     before = wake.state_of(places)
     # A goal without its brief was derived from something that no longer holds.
     orphaned = before.goal and not before.brief
     words = ask.strip()
     if not words or not before.anything:
-        return "", orphaned
-    if resumed:
-        # The run that died may have been a wake: then its words stand in the brief, and may not be in the goal yet.
-        said = before.brief and wake.was_said(places, words)
-        return (words, wake.goal_is_older(places)) if said else ("", orphaned)
-    if before.brief:
-        wake.say(places, words)
-    return words, before.brief or orphaned
+        return _Waking(set_goal_anew=orphaned)
+    if not resumed:
+        return _Waking(words, append=before.brief, set_goal_anew=before.brief or orphaned)
+    # The run that died may have been a wake: then its words stand in the brief, and may not be in the goal yet.
+    if before.brief and wake.was_said(places, words):
+        return _Waking(words, set_goal_anew=wake.goal_is_older(places))
+    return _Waking(set_goal_anew=orphaned)
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Makes the steps. ``words`` is what was said at this wake, "" for nothing."""
+    """Makes the steps."""
 
     places: wake.Places
     channel: HumanChannel
     texts: Texts
     model: str | None
-    words: str
-    set_goal_anew: bool
+    waking: _Waking
 
     def clarify(self, ask: str) -> Step:
         again = self.texts("workflow.clarify.resume")
-        if self.words:
-            again = self.texts("workflow.clarify.resume_with", words=self.words)
+        if self.waking.words:
+            again = self.texts("workflow.clarify.resume_with", words=self.waking.words)
         return clarify_step(
             self.channel,
             brief_path=self.places.brief,
@@ -154,15 +169,15 @@ class _Parts:
             self.channel,
             goal_path=self.places.goal,
             brief_path=self.places.brief,
-            always_set=self.set_goal_anew,
+            always_set=self.waking.set_goal_anew,
             lang=self.texts.lang,
             **self._model(),
         )
 
     def work(self, instructions: str, worker_prompt: str, goal: bool) -> Step:
         again = self.texts("workflow.work.carry_on")
-        if self.words:
-            again = self.texts("workflow.work.woken", words=self.words, brief_path=self.places.brief)
+        if self.waking.words:
+            again = self.texts("workflow.work.woken", words=self.waking.words, brief_path=self.places.brief)
         return Step(
             self.texts("workflow.steps.work"),
             self._coordinator(instructions, worker_prompt),

@@ -197,6 +197,18 @@ def test_isolate_in_a_repository_is_refused_as_not_available_yet(place: Place) -
         place.flow("x", isolate=True)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"budget_usd": 0}, {"brief_name": "../../elsewhere.md"}, {"max_asks": -1}, {"timeout_s": float("nan")}]
+)
+@pytest.mark.parametrize("new", [True, False])
+def test_a_refused_start_changes_nothing_on_disk(place: Place, wrong: dict[str, Any], new: bool) -> None:
+    place.run(place.flow("做一个计数器"))
+    before = place.snapshot()
+    with pytest.raises(ValueError, match=r"budget_usd|outside the workbench|max_asks|timeout_s"):
+        place.flow("再加一个按钮", new=new, **wrong)
+    assert place.snapshot() == before
+
+
 def test_no_round_at_all_is_refused(place: Place) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         place.flow("x", rounds=0)
