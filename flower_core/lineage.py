@@ -30,7 +30,7 @@ class Lineage:
 
     @property
     def woke(self) -> bool:
-        """Whether somebody said something when these steps were taken up again; :meth:`mark_woke` sets it."""
+        """Whether a later run has taken these steps up again; :meth:`mark_woke` sets it."""
         return self._woke
 
     @property
@@ -62,7 +62,7 @@ class Lineage:
             self._write()
 
     def mark_woke(self) -> None:
-        """Note that somebody said something at this wake, and write the file at once. Raises OSError."""
+        """Note that a later run takes these steps up again, and write the file at once. Raises OSError."""
         self._woke = True
         self._write()
 

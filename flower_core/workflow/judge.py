@@ -112,7 +112,7 @@ class _Guard:
             return True
         if verdict.state == "unreachable":
             return self._follow(await self._what_now(verdict, ctx, number), ctx)
-        ctx[_WORDS_KEY] = verdict.feedback() or self.texts("workflow.verdict.no_feedback")
+        ctx[_WORDS_KEY] = verdict.feedback()
         return False
 
     def on_reject(self, result: StepResult, ctx: Context) -> str:
