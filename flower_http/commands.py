@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from flower_http import tokens
+from flower_http.doctor import diagnose
 from flower_http.errors import SettingsError, StartError
 from flower_http.serving import BuildService, serve
 from flower_http.settings import TABLE, Setting, Settings
@@ -39,7 +40,24 @@ def make_cli(build: BuildService) -> click.Group:
 
     main.add_command(_serve_command(build))
     main.add_command(_token_group)
+    main.add_command(_doctor_command())
     return main
+
+
+def _doctor_command() -> click.Command:
+    def run(**flags: Any) -> None:
+        try:
+            findings = diagnose(Settings.load(flags))
+        except StartError as error:
+            raise _Refused(str(error)) from error
+        for finding in findings:
+            click.echo(f"{'ok     ' if finding.ok else 'MISSING'}  {finding.name}: {finding.text}")
+        if not all(finding.ok for finding in findings):
+            raise click.exceptions.Exit(1)
+
+    help_text = "Look at agent program, credentials, endpoint, data dir, tokens and memory; exit 1 if one is missing."
+    options: list[click.Parameter] = [_option(row) for row in TABLE if row.name in ("data_dir", "host", "rehearse")]
+    return click.Command("doctor", callback=run, params=options, help=help_text)
 
 
 def _serve_command(build: BuildService) -> click.Command:

@@ -23,7 +23,7 @@ from flower_http.errors import SettingsError
 #: Bodies above this are refused with 413; a task is text for a model, not an upload. In bytes.
 MAX_BODY_BYTES = 1024 * 1024
 #: Roughly what one run takes at its height, the commands of its agents not counted. In bytes; measured at 250-480 MB.
-_MEMORY_PER_RUN = 768 * 1024 * 1024
+MEMORY_PER_RUN = 768 * 1024 * 1024
 
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
@@ -165,7 +165,7 @@ def default_max_runs() -> int:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):
         return 1
-    return max(1, memory // _MEMORY_PER_RUN)
+    return max(1, memory // MEMORY_PER_RUN)
 
 
 def _value(row: Setting, flag: str | None, environ: Mapping[str, str]) -> Any:
