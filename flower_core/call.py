@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from flower_core.agent import AgentSpec
-from flower_core.events import Event, SafeSink
+from flower_core.events import Event, SafeSink, clean_text
 from flower_core.manifest import StepResult
 from flower_core.texts import texts_for
 
@@ -42,10 +42,10 @@ class Call:
         self.spec = spec
         self.texts = texts_for(spec.lang)
         self.emit = sink
-        self.prompt = prompt
+        # Lone halves of surrogate pairs cannot be sent, and not every sink can show them.
+        self.prompt = self._task = clean_text(prompt)
         self.result = StepResult(step=step, started_at=time.time())
         self.session: Interruptible | None = None
-        self._task = prompt
         self._on_session = on_session
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -68,7 +68,7 @@ class Call:
         with self._lock:
             if self._over:
                 return False
-            self._said.append(words)
+            self._said.append(clean_text(words))
         self._loop.call_soon_threadsafe(self._stop)
         return True
 

@@ -32,7 +32,8 @@ _ADVICE: dict[str | int | None, str] = {
 }
 #: Mistakes of a program, not of the world around it: the next attempt would make them again.
 _MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError)
-_HOPELESS_TEXTS = ("No conversation found", "Working directory does not exist")
+#: What the SDK and the agent program say of a session that cannot be opened this way, now or later.
+_HOPELESS_TEXTS = ("No conversation found", "Working directory does not exist", "cannot be used with root")
 
 
 @dataclass(frozen=True)

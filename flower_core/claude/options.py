@@ -13,6 +13,7 @@ from flower_core.agent import AgentSpec, Worker
 from flower_core.claude.environment import session_environment
 from flower_core.claude.hooks import compile_hooks
 from flower_core.guards import rules_for
+from flower_core.human import HumanChannel
 from flower_core.workbench import Workbench
 
 #: Above the largest message line met; at the SDK's own 1 MiB one large image ends a session for good.
@@ -66,7 +67,7 @@ def build_options(
     options = ClaudeAgentOptions(
         tools=[tool for tool in tools if not tool.startswith("mcp__")],
         allowed_tools=tools,
-        disallowed_tools=list(spec.disallowed_tools),
+        disallowed_tools=[*spec.disallowed_tools, *_unlisted(spec, tools)],
         system_prompt={
             "type": "preset",
             "preset": "claude_code",
@@ -107,6 +108,13 @@ def build_options(
         options.fork_session = opening.fork
         options.resume_session_at = opening.resume_at
     return options
+
+
+def _unlisted(spec: AgentSpec, tools: list[str]) -> list[str]:
+    """The human's tools that are not on the list; a server's tools are all offered unless refused by name."""
+    if "human" not in spec.mcp_servers:
+        return []
+    return [name for name in (HumanChannel.tool_name, HumanChannel.inbox_name) if name not in tools]
 
 
 def _instructions(spec: AgentSpec, bench: Workbench | None) -> str:

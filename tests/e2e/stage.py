@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flower_core import AgentSpec, Event, Resilience, Runtime
-from flower_core.rehearsal import RehearsalServer, Request
+from flower_core.rehearsal import Play, RehearsalServer, Request
 
 T = TypeVar("T")
 
@@ -106,6 +106,10 @@ class Stage:
         made = Runtime(workspace=self.workspace, environ=environ or self.environ(), **given)
         self._runtimes.append(made)
         return made
+
+    def replay(self, play: Mapping[str, Any]) -> None:
+        """Let the model follow another script from here on."""
+        self.server.app.play = Play.from_dict(play)
 
     def close(self) -> None:
         """Close the runtimes, then the model's end."""
