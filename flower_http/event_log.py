@@ -118,6 +118,11 @@ class EventLog:
         """How many readers wait for the next event."""
         return len(self._waiters)
 
+    def in_memory(self, after: int) -> bool:
+        """Whether a page after number ``after`` needs no disk."""
+        with self._changed:
+            return after >= self._ring.first - 1
+
     def page(self, after: int, limit: int = 100, *, skip_gap: bool = False, idle_ms: int = 0) -> bytes:
         """The body of a reply with at most ``limit`` (1 to 1000) events after number ``after``, about 1 MiB at most.
 

@@ -161,7 +161,7 @@ class Journal:
             try:
                 self._commit_group()
                 pause = _FIRST_RETRY_S
-            except (sqlite3.Error, OSError) as error:
+            except Exception as error:  # whatever it is, what is queued is tried again
                 if self._failing_since is None:
                     _log.error("the journal cannot be written, trying again: %s", error)
                     self._failing_since = time.monotonic()

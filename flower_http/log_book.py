@@ -72,6 +72,10 @@ class LogBook:
                 log = self._open(record, []) if record is not None else None
             return log
 
+    def peek(self, run_id: str) -> EventLog | None:
+        """The log of this run if it is in memory; never reads the journal."""
+        return self._known.get(run_id)
+
     def list(
         self,
         state: str | None = None,

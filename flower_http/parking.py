@@ -69,6 +69,8 @@ class ParkingDispatcher(ThreadedTaskDispatcher):  # type: ignore[misc]  # waitre
         self._deadlines: list[tuple[float, int, _Parked]] = []
         self._tie = itertools.count()
         self._leaving = False
+        #: The thread of the sockets, where events that are in memory are served at once; None: never.
+        self.loop_thread: int | None = None
         self._parking = threading.Condition(threading.Lock())
         threading.Thread(target=self._watch_deadlines, name="flower-parking", daemon=True).start()
 
@@ -80,8 +82,14 @@ class ParkingDispatcher(ThreadedTaskDispatcher):  # type: ignore[misc]  # waitre
     # ---- what waitress calls
 
     def add_task(self, task: Any) -> None:
-        """Queue a channel that has a request. Unlike waitress's own, does not log that the queue has a length."""
-        self._queue_visit(_Visit(self, task))
+        """Queue a channel that has a request. Unlike waitress's own, does not log that the queue has a length.
+
+        What may be served on the thread of the sockets is left to :meth:`serve_on_loop`: here its lock is held.
+        """
+        if threading.get_ident() == self.loop_thread and self._is_quick(task):
+            task.quick = True
+        else:
+            self._queue_visit(_Visit(self, task))
 
     def shutdown(self, cancel_pending: bool = True, timeout: float = 5) -> bool:
         """Let the readers go, then stop the threads; what is still queued after ``timeout`` seconds is cancelled."""
@@ -89,6 +97,25 @@ class ParkingDispatcher(ThreadedTaskDispatcher):  # type: ignore[misc]  # waitre
         return bool(super().shutdown(cancel_pending, timeout))
 
     # ---- what the server calls
+
+    def serve_on_loop(self, channel: Any) -> None:
+        """Serve or park a reader of events in memory without handing it to another thread, which costs more than it.
+
+        On the thread of the sockets; what might have to wait for anything goes to a worker after all.
+        """
+        channel.quick = False
+        reading = None
+        try:
+            reading = self._app.plan_from_memory(_environ(channel))
+        except Exception:  # the worker meets it again, and tells the client
+            reading = None
+        if reading is None:
+            self._queue_visit(_Visit(self, channel))
+        else:
+            self.visit(channel, _Parked(channel, reading, time.monotonic() + reading.wait))
+        if channel.quick:  # the next request was there already; others come first
+            channel.quick = False
+            self._queue_visit(_Visit(self, channel))
 
     def recheck(self) -> None:
         """Look at every held reader's token again; call this when tokens have changed."""
@@ -130,16 +157,18 @@ class ParkingDispatcher(ThreadedTaskDispatcher):  # type: ignore[misc]  # waitre
 
     def _look(self, channel: Any) -> _Parked | None:
         """The reader behind a request, None for a request that does not want to wait or must be refused."""
-        request = channel.requests[0]
-        if request.error or request.command != "GET" or "wait=" not in request.query:
-            return None
-        if not is_events_path(request.path):
+        if not _reads_events(channel.requests[0]) or "wait=" not in channel.requests[0].query:
             return None
         try:
             reading = self._app.plan(_environ(channel))
         except Exception:  # whatever it is, the application meets it again and tells the client
             return None
         return _Parked(channel, reading, time.monotonic() + reading.wait)
+
+    @staticmethod
+    def _is_quick(channel: Any) -> bool:
+        # With output still unsent a further reply could have to wait for the client to read it.
+        return channel.total_outbufs_len == 0 and _reads_events(channel.requests[0])
 
     def _allowed(self, channel: Any) -> bool:
         try:
@@ -214,6 +243,10 @@ def wait_idle(dispatcher: ThreadedTaskDispatcher, timeout: float) -> bool:
         if time.monotonic() > deadline:
             return False
         time.sleep(_IDLE_LOOK_S)
+
+
+def _reads_events(request: Any) -> bool:
+    return not request.error and request.command == "GET" and is_events_path(request.path)
 
 
 def _environ(channel: Any) -> dict[str, Any]:

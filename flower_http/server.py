@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from waitress import create_server, wasyncore
 from waitress.channel import HTTPChannel
-from waitress.task import ErrorTask
+from waitress.task import ErrorTask, WSGITask
 
 from flower_http.errors import CONTENT_TYPE, Problem
 from flower_http.headers import ALWAYS
@@ -52,8 +52,47 @@ class _ProblemTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         self.write(body)
 
 
+class _Gathering:
+    """Stands in for a channel while head and first part of a reply are made."""
+
+    def __init__(self, channel: Any) -> None:
+        self.server = channel.server
+        self.pieces: list[bytes] = []
+
+    def write_soon(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+
+class _OneWriteTask(WSGITask):  # type: ignore[misc]  # waitress has no types
+    """Sends the head of a reply together with its first part: half the system calls, and the client wakes up once."""
+
+    channel: Any
+
+    def write(self, data: bytes) -> None:
+        if self.wrote_header:
+            super().write(data)
+            return
+        channel = self.channel
+        gathering = _Gathering(channel)
+        self.channel = gathering
+        try:
+            super().write(data)
+        finally:
+            self.channel = channel
+        channel.write_soon(b"".join(gathering.pieces))
+
+
 class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+    task_class = _OneWriteTask
     error_task_class = _ProblemTask
+    #: Set by the dispatcher while it is asked to queue this channel: serve it here instead.
+    quick = False
+
+    def received(self, data: bytes) -> bool:
+        done = bool(super().received(data))
+        if self.quick:
+            self.server.task_dispatcher.serve_on_loop(self)
+        return done
 
     def handle_close(self) -> None:
         super().handle_close()
@@ -71,6 +110,7 @@ class Server:
         self._loop_thread: int | None = None
         self._closing = threading.Lock()
         self._stopped = threading.Event()
+        waitress_server.pull_trigger = self._wake_loop
 
     @property
     def host(self) -> str:
@@ -90,11 +130,11 @@ class Server:
 
     def run(self) -> None:
         """Serve until :meth:`close`, on the calling thread."""
-        self._loop_thread = threading.get_ident()
+        self._set_loop_thread(threading.get_ident())
         try:
             self._server.run()
         finally:
-            self._loop_thread = None
+            self._set_loop_thread(None)
             self._server.task_dispatcher.shutdown(timeout=0)
             self._close_sockets()
             self._stopped.set()
@@ -140,6 +180,16 @@ class Server:
             # might by then belong to another file; so only the loop's end of it goes.
             wasyncore.dispatcher.close(self._server.trigger)
         wasyncore.close_all(sockets, ignore_all=True)
+
+    def _set_loop_thread(self, ident: int | None) -> None:
+        self._loop_thread = ident
+        if isinstance(self._server.task_dispatcher, ParkingDispatcher):
+            self._server.task_dispatcher.loop_thread = ident
+
+    def _wake_loop(self) -> None:
+        """Have the loop look at every channel again. On its own thread it will anyway, before it sleeps."""
+        if threading.get_ident() != self._loop_thread:
+            self._server.trigger.pull_trigger()
 
     def _unsent(self) -> bool:
         return any(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))

@@ -296,3 +296,59 @@ def test_publishing_and_deadlines_race_without_losing_a_reply(live: Serving, log
         reader.join(10)
     assert failures == []
     assert live.parked == 0
+
+
+# ---- served on the thread of the sockets
+
+
+@pytest.mark.parametrize("target", ["/runs/r1/events?after={}&wait=20", "/events?after={}&wait=20"])
+def test_readers_are_held_whichever_thread_looked_at_them(
+    live: Serving, wire: Wire, log: EventLog, target: str
+) -> None:
+    for number in range(1, 5):
+        wire.send(target.format(number))
+        eventually(lambda: live.parked == 1)
+        say(log, "news")
+        assert texts(wire) == ["news"]
+
+
+def test_a_page_in_memory_needs_no_worker(book: LogBook, log: EventLog) -> None:
+    with serving(book, threads=1) as live, Wire(live.server) as busy, Wire(live.server) as reader:
+        assert live.dispatcher is not None
+        live.dispatcher.set_thread_count(0)
+        busy.send("/hello")  # now waits for a worker that is not there
+        eventually(lambda: len(live.dispatcher.queue) == 1 if live.dispatcher else False)
+        assert reader.get("/runs/r1/events").json["next_after"] == 1
+        reader.send(HELD)
+        eventually(lambda: live.parked == 1)
+        live.dispatcher.set_thread_count(1)
+        say(log, "news")
+        assert texts(reader) == ["news"]
+        assert busy.reply().body == b"GET /hello "
+
+
+def test_what_needs_the_disk_or_is_refused_is_left_to_a_worker(tmp_path: Path) -> None:
+    with open_book(tmp_path / "other.db", ring=2) as book:
+        log = new_run(book)
+        say(log, *"abcd")
+        with serving(book, threads=1) as live:
+            assert live.dispatcher is not None
+            for target, status in (
+                ("/runs/r1/events?after=0", 200),
+                ("/runs/nobody/events", 404),
+                ("/runs/r1/events?after=x", 400),
+                ("/runs/r1/events?after=99", 409),
+            ):
+                assert fetch(live.server, target).status == status
+
+
+def test_a_client_that_asks_for_much_and_reads_nothing_holds_up_nobody_else(book: LogBook, log: EventLog) -> None:
+    say(log, *["x" * 250_000] * 4)
+    with serving(book, threads=2) as live, Wire(live.server) as greedy:
+        asked = b"GET /runs/r1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        greedy.raw(asked * 60)
+        for _ in range(20):
+            assert fetch(live.server, "/runs/r1/events?after=4").status == 200
+            assert fetch(live.server, "/hello").status == 200
+        for _ in range(60):
+            assert greedy.reply().json["next_after"] == 5
