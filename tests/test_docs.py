@@ -1,0 +1,147 @@
+"""What README and docs name exists: files, flags, settings with their defaults, error types."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from flower_client.cli import main as client_main
+
+from flower_http.cli import main as server_main
+from flower_http.errors import CATALOGUE
+from flower_http.settings import TABLE
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+USER_PAGES = [ROOT / "README.md", ROOT / "client" / "README.md", *DOCS]
+PAGES = [ROOT / "CONTRIBUTING.md", *USER_PAGES]
+
+_LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+_CODE = re.compile(r"```.*?```|`[^`\n]+`|^    .+$", re.DOTALL | re.MULTILINE)
+#: A command of ours with its arguments, up to where the shell or the sentence ends it.
+_COMMAND = re.compile(r"(?:^|[\s`/])(flower-(?:server|client) [^\n|`;&]+)")
+_FLAG = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
+_HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+_ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (\d{3}) \| .+ \|$", re.MULTILINE)
+
+
+def page_name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for target in _LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", target):
+            continue
+        place, _, anchor = target.partition("#")
+        path = (page.parent / place).resolve() if place else page
+        assert path.exists(), f"{page_name(page)} links to {target}"
+        if anchor:
+            headings = {_slug(title) for title in _HEADING.findall(path.read_text(encoding="utf-8"))}
+            assert anchor in headings, f"{page_name(page)} links to {target}"
+
+
+def _slug(title: str) -> str:
+    """The anchor GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def commands_of(command: click.Command) -> dict[str, click.Command]:
+    return dict(command.commands) if isinstance(command, click.Group) else {}
+
+
+def flags_of(command: click.Command) -> set[str]:
+    """The flags ``--help`` of this very command lists."""
+    return {name for param in command.get_params(click.Context(command)) for name in param.opts}
+
+
+def every_flag(command: click.Command) -> set[str]:
+    """The flags of a command and of all below it."""
+    return flags_of(command).union(*map(every_flag, commands_of(command).values()))
+
+
+def command_lines() -> Iterator[tuple[str, str]]:
+    """Page and text of every command line of ours that stands in code."""
+    for page in USER_PAGES:
+        for code in _CODE.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
+            for line in _COMMAND.findall(code):
+                yield page_name(page), line.strip()
+
+
+@pytest.mark.parametrize(("page", "line"), sorted(set(command_lines())))
+def test_every_command_line_uses_commands_and_flags_that_exist(page: str, line: str) -> None:
+    command: click.Command = server_main if line.startswith("flower-server") else client_main
+    plain = re.sub(r"\"[^\"]*\"|'[^']*'", "TEXT", line)
+    listed = re.findall(r"[a-z]+(?=,)|(?<=, )[a-z]+", plain)
+    assert set(listed) <= set(commands_of(command)), line
+    known = flags_of(command)
+    for word in plain.replace(",", "").split()[1:]:
+        flag = _FLAG.match(word)
+        if flag:
+            assert flag[1] in known, f"{page}: {line} has {flag[1]}"
+        elif commands_of(command) and word.isalpha() and not word.isupper():
+            assert word in commands_of(command), f"{page}: {line} names no command {word!r}"
+            command = commands_of(command)[word]
+            known |= flags_of(command)
+
+
+def test_every_flag_that_stands_by_itself_exists() -> None:
+    known = every_flag(server_main) | every_flag(client_main)
+    for page in USER_PAGES:
+        for flag in re.findall(r"`(--[a-z-]+)[^`\n]*`", page.read_text(encoding="utf-8")):
+            assert flag in known, f"{page_name(page)} names {flag}"
+
+
+def test_every_setting_stands_in_operating_with_its_flag_its_variable_and_its_default() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    rows = {cells[1]: cells for cells in map(_cells, page.splitlines()) if len(cells) == 4 and "FLOWER_" in cells[1]}
+    assert set(rows) == {f"`{row.variable}`" for row in TABLE}
+    for row in TABLE:
+        flag, _, default, _ = rows[f"`{row.variable}`"]
+        assert flag == (f"`{row.flag}`" if row.flag else "none"), row.name
+        assert default.strip("`") == (row.default.strip("`") or "none"), row.name
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split(" | ")] if line.startswith("|") else []
+
+
+def test_the_table_of_errors_is_the_catalogue() -> None:
+    page = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
+    table = {slug: int(status) for slug, status in _ROW.findall(page)}
+    assert table == {slug: status for slug, (status, _) in CATALOGUE.items()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_no_error_type_is_named_that_does_not_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for slug in re.findall(r"\b[45]\d\d,? `([a-z]+(?:-[a-z]+)*)`", text):
+        assert slug in CATALOGUE, f"{page_name(page)} names {slug}"
+
+
+def test_every_variable_named_is_one_that_is_read() -> None:
+    ours = {row.variable for row in TABLE} | {"FLOWER_URL", "FLOWER_ENV_FILE", "FLOWER_JSON"}
+    for page in PAGES:
+        for name in re.findall(r"\bFLOWER_[A-Z_]*[A-Z]\b", page.read_text(encoding="utf-8")):
+            assert name in ours, f"{page_name(page)} names {name}"
+
+
+def test_every_message_quoted_in_troubleshooting_is_one_that_is_said() -> None:
+    """Code with blanks in a first column is quoted from a program of ours or from the system."""
+    sources = [*ROOT.glob("flower_*/**/*.py"), *ROOT.glob("client/flower_client/*.py"), *ROOT.glob("tools/*")]
+    sources += ROOT.glob("flower_core/texts/**/*.toml")
+    said = "\n".join(path.read_text(encoding="utf-8") for path in sources if path.is_file())
+    said += "\n".join(os.strerror(number) for number in errno.errorcode)
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    quotes = [quote for row in rows for quote in re.findall(r"`([^`]* [^`]*)`", row)]
+    assert len(quotes) > 15
+    for quote in quotes:
+        for part in filter(None, (part.strip(" :") for part in re.split("…|NAME=", quote))):
+            assert part in said, f"nobody says {part!r}"
