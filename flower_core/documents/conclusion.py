@@ -23,6 +23,8 @@ _BARE_NUMBER = re.compile(r"^(?:[-+•]\s+)?[\"'(\[]*(1|true|0|false)[\"')\].。
 _CLAIMABLE: tuple[State, ...] = ("unreachable", "not_yet", "achieved")
 #: How far around a word its clause and sentence are looked at, in characters; keeps long texts cheap.
 _REACH = 400
+#: More claims than this are no conclusion, and looking at each would take long.
+_MOST_CLAIMS = 40
 _MARKUP = re.compile(r"~~.*?~~|[*`]+|^\s*#+\s*|^\s*>\s*", re.MULTILINE)
 _JOINER = re.compile(r"(?<=[^\W\d_])[_\-‐‑](?=[^\W\d_])")
 _CJK_GAP = re.compile(r"(?<=[\u3400-\u9fff])[ \t]+(?=[\u3400-\u9fff])")
@@ -31,6 +33,7 @@ _BLANKS = re.compile(r"[ \t\u3000]+")
 _CLAUSE_END = re.compile(
     r"[,，、.。;；:：!！?？\n(（)）\[\]【】—–|]|\s-\s|\b(?:but|and|pero|mais|y|et|so)\b|但|而且|并且"
 )
+_STATEMENT_END = re.compile(_CLAUSE_END.pattern.replace(":：", ""))
 _SENTENCE_END = re.compile(r"[.。;；!！\n](?!\d)")
 _FRACTION = re.compile(r"(?<![\d./])(\d{1,4})\s*(?:/|of|out of|de|sur)\s*(\d{1,4})(?![\d/])")
 _CHINESE_FRACTION = re.compile(r"(\d{1,4})\s*[条项个]?(?:里|中|当中)(?:的|有)?\s*(\d{1,4})")
@@ -95,6 +98,8 @@ def _weigh(plain: str, claims: list[_Claim]) -> Reading:
         # "Not achieved: two of three are achieved" is a plain no, and the first no says which one. The other way
         # round it is a no as well, but not a plain one.
         return Reading(others[0], "contradictory" if claims[0].state == "achieved" else "")
+    if len(claims) > _MOST_CLAIMS:
+        return Reading("", "unclear")
     if any(
         _match("hedge_after", plain[claim.end : claim.end + _REACH]) or _search("negated", _clause(plain, claim))
         for claim in claims
@@ -105,7 +110,10 @@ def _weigh(plain: str, claims: list[_Claim]) -> Reading:
         return Reading("unreachable", "contradictory")
     if any(_search("hedged", _clause(plain, claim)) or _partial(_sentence(plain, claim)) for claim in claims):
         return Reading("", "unclear")
-    return Reading("", "contradictory") if _search("reservation", plain) else Reading("achieved")
+    if _search("reservation", plain):
+        return Reading("", "contradictory")
+    # No list of doubts is ever complete, so the claim itself must hold nothing but words known to add none.
+    return Reading("achieved") if all(_is_plain(plain, claim) for claim in claims) else Reading("", "unclear")
 
 
 def _clause(plain: str, claim: _Claim) -> str:
@@ -118,6 +126,15 @@ def _tail(text: str, stop: int, end: re.Pattern[str]) -> str:
     near = text[max(0, stop - _REACH) : stop]
     ends = [match.end() for match in end.finditer(near)]
     return near[ends[-1] :] if ends else near
+
+
+def _is_plain(plain: str, claim: _Claim) -> bool:
+    """Whether the clause of the claim says no more than the claim; what stands before a colon is part of it."""
+    before = _tail(plain, claim.start, _STATEMENT_END)
+    rest = plain[claim.end : claim.end + _REACH]
+    stop = _CLAUSE_END.search(rest)
+    after = rest[: stop.start()] if stop else rest
+    return not any(map(str.isalnum, _any_of("plain").sub(" ", f"{before}\n{after}")))
 
 
 def _sentence(plain: str, claim: _Claim) -> str:

@@ -55,6 +55,10 @@ ACHIEVED = [
     "Objetivo alcanzado",
     "atteint",
     "L'objectif est atteint.",
+    "所有判定项均已达成",
+    "The goal has been fully achieved.",
+    "达成。逐条看过，证据见理由",
+    "El objetivo ha sido plenamente alcanzado",
 ]
 NOT_YET = [
     "未达成",
@@ -207,6 +211,28 @@ UNCLEAR = [
     "achieved, check 3 fails",
     "I doubt it is achieved",
     "unclear whether achieved",
+    "达成 ✗",
+    "达成❌",
+    "[ ] 达成",
+    "达成，待确认",
+    "达成，没有实际运行",
+    "拒绝判为达成",
+    "达成不代表通过",
+    "判定为达成为时尚早",
+    "工人说达成",
+    "工人说：达成",
+    "achieved (pending test run)",
+    "achieved pending review",
+    "achieved modulo the tests",
+    "achieved by reading the source",
+    "achieved; the tests were not run",
+    "Too early to call it achieved",
+    "The worker says achieved",
+    "The worker says: achieved",
+    "I refuse to call this achieved",
+    "achieved in spirit",
+    "el trabajador dice logrado",
+    "atteint selon lui",
 ]
 CASES = [
     (state, words)
@@ -268,6 +294,11 @@ def test_the_conclusion_section_alone_decides() -> None:
     assert Verdict.parse("## 结论\n说不好\n## 理由\n达成").state == ""
     assert Verdict.parse("达成\n\n理由：第一轮未达成").state == "achieved"
     assert Verdict.parse("not achieved\nstate: achieved").state == "achieved"
+
+
+def test_a_claim_said_over_and_over_is_no_conclusion() -> None:
+    assert Verdict.parse("## 结论\n" + "达成\n" * 40).ok
+    assert Verdict.parse("## 结论\n" + "达成\n" * 41).state == ""
 
 
 def test_the_template_repeated_back_is_no_conclusion() -> None:
