@@ -39,15 +39,14 @@ RESUMED: Final = "run.resumed"
 FINISHED: Final = "run.finished"
 
 _ROUND = re.compile(r"(?P<base>.+?)(?:#(?:round|retry)|·[^#·]+#)(?P<round>[1-9][0-9]{0,5})", re.ASCII | re.DOTALL)
-_IN_PROCESS = ("params", "costs", "turns")
+_IN_PROCESS = ("params",)
 
 
 @dataclass(frozen=True)
 class RunView:
     """One run at one moment. Times are RFC 3339 in UTC, empty when there is none yet; money is US dollars.
 
-    ``params`` is what the run was started with, ``costs`` and ``turns`` hold the cumulative figures of each of its
-    sessions; these three stay inside the process.
+    ``params`` is what the run was started with; it stays inside the process.
     """
 
     id: str
@@ -77,8 +76,6 @@ class RunView:
     asks: tuple[AskView, ...] = ()
     mail: tuple[MailView, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
-    costs: Mapping[str, float] = field(default_factory=dict)
-    turns: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def final(self) -> bool:
@@ -200,17 +197,9 @@ def _on_words(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping
 
 
 def _on_result(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
-    """Figures are cumulative within a session, so a run's are the sum over its sessions of what each said last.
-
-    A session that was taken up from an earlier run brings that run's figures along; who knows better says so in
-    ``run_cost_usd`` and ``run_turns``.
-    """
-    session = words(payload.get("session_id"))
-    costs = {**view.costs, session: number(payload.get("cost_usd"))}
-    turns = {**view.turns, session: count(payload.get("num_turns"))}
-    cost = number(payload["run_cost_usd"]) if "run_cost_usd" in payload else sum(costs.values())
-    total = count(payload["run_turns"]) if "run_turns" in payload else sum(turns.values())
-    return {"costs": costs, "turns": turns, "cost_usd": round(cost, 6), "num_turns": total}
+    """A result says what its turn cost, so a run's figures are the sum of its results."""
+    cost = view.cost_usd + number(payload.get("cost_usd"))
+    return {"cost_usd": round(cost, 6), "num_turns": view.num_turns + count(payload.get("num_turns"))}
 
 
 def _on_ask(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
@@ -220,7 +209,8 @@ def _on_ask(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[s
 
 
 def _on_task(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
-    return _verdict(payload)
+    """A round that was judged is told as a task of kind ``verdict``."""
+    return _verdict({"verdict": payload} if payload.get("kind") == "verdict" else {})
 
 
 def _verdict(payload: Mapping[str, Any]) -> _Changes:

@@ -184,21 +184,21 @@ def test_context_is_that_of_the_main_thread() -> None:
     assert view.context == 900
 
 
-def test_cost_and_turns_add_up_over_sessions_not_over_results() -> None:
+def test_cost_and_turns_are_the_sum_of_the_results() -> None:
     view = after(
         CREATED,
         event("result", "success", session_id="a", cost_usd=0.1, num_turns=2),
-        event("result", "success", session_id="a", cost_usd=0.25, num_turns=5),
+        event("result", "error_max_turns", session_id="a", cost_usd=0.25, num_turns=5),
         event("result", "success", session_id="b", cost_usd=0.5, num_turns=1),
     )
-    assert (view.cost_usd, view.num_turns) == (0.75, 6)
+    assert (view.cost_usd, view.num_turns) == (0.85, 8)
 
 
-def test_who_knows_the_cost_of_the_run_better_is_believed() -> None:
-    woken = event("result", "success", session_id="a", cost_usd=9.0, num_turns=50, run_cost_usd=0.5, run_turns=3)
-    view = after(CREATED, woken)
-    assert (view.cost_usd, view.num_turns) == (0.5, 3)
-    assert after(run_event("finished", state="succeeded", cost_usd=0.75, num_turns=4), view=view).cost_usd == 0.75
+def test_a_judged_round_shows_its_verdict_before_the_run_ends() -> None:
+    payload = {"kind": "verdict", "state": "not_yet", "reason": "no tests", "failed": ["tests pass"], "round": 1}
+    view = after(CREATED, STARTED, event("task", "Verdict of round 1: not yet", **payload))
+    assert view.verdict == {"state": "not_yet", "reason": "no tests", "failed": ["tests pass"]}
+    assert after(event("task", "", kind="TaskStartedMessage", state="x"), view=view).verdict == view.verdict
 
 
 def test_the_end_carries_result_verdict_and_what_went_wrong() -> None:
