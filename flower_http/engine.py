@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -40,14 +41,17 @@ class Engine:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call_soon(self, function: Callable[[], object]) -> None:
-        """Have ``function`` called on the loop's thread, and do not wait for it."""
-        self._loop.call_soon_threadsafe(function)
+        """Have ``function`` called on the loop's thread, and do not wait for it; an engine that has ended does not."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(function)
 
     def stop(self, timeout_s: float) -> bool:
         """Cancel what still runs and end the thread; True when it ended within ``timeout_s`` seconds."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self.call_soon(self._loop.stop)
             self._thread.join(timeout_s)
+        elif not self._loop.is_closed():  # it was never started
+            self._loop.close()
         return not self._thread.is_alive()
 
     def _serve(self) -> None:

@@ -42,7 +42,11 @@ class Flow(Protocol):
 
 @dataclass(frozen=True)
 class FlowContext:
-    """What a registered flow is told about the run it is made for."""
+    """What a registered flow is told about the run it is made for.
+
+    ``first_id`` and ``first_mail_id`` are the next numbers of questions and messages: a run that goes on after a crash
+    must not use one twice. :meth:`channel` sees to that.
+    """
 
     task: str
     workspace: Path
@@ -50,6 +54,19 @@ class FlowContext:
     workbench: Workbench
     params: StartParams
     lang: str
+    first_id: int = 1
+    first_mail_id: int = 1
+
+    def channel(self, **options: Any) -> HumanChannel:
+        """A channel for this run: in its language, with its limits and numbers; ``options`` as for HumanChannel."""
+        ours = {
+            "max_asks": self.params.max_asks,
+            "timeout_s": self.params.timeout_s,
+            "lang": self.lang,
+            "first_id": self.first_id,
+            "first_mail_id": self.first_mail_id,
+        }
+        return HumanChannel(**{**ours, **options})
 
 
 @dataclass(frozen=True)
@@ -58,8 +75,6 @@ class Links:
 
     on_settle: Callable[[Ask], None]
     session_file: Path
-    first_id: int = 1
-    first_mail_id: int = 1
     resumed: bool = False
     opening: str = ""
 
@@ -173,8 +188,8 @@ def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
         resumed=links.resumed,
         opening=links.opening,
         on_settle=links.on_settle,
-        first_id=links.first_id,
-        first_mail_id=links.first_mail_id,
+        first_id=context.first_id,
+        first_mail_id=context.first_mail_id,
     )
 
 

@@ -7,8 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -34,6 +34,8 @@ T = TypeVar("T")
 #: Being cancelled a second time would cut short what the first time set going, and leave an agent program behind.
 #: Only a flow that has swallowed the first one needs it; by then whatever ends properly has ended. Seconds.
 _CANCEL_AGAIN_S = 60.0
+#: How long the end of a run waits for answers on their way into the log, and how often it looks. Seconds.
+_SETTLE_S, _LOOK_EVERY_S = 6.0, 0.005
 _LOG = logging.getLogger(__name__)
 
 
@@ -69,6 +71,8 @@ class Job:
         self._cancelled_at: float | None = None
         self._ending: tuple[Ending, str] | None = None
         self._undo = ExitStack()
+        self._settling = 0
+        self._settling_lock = threading.Lock()
 
     @property
     def run_id(self) -> str:
@@ -115,6 +119,23 @@ class Job:
             self.channel.amend(words, label=texts_for(self._lang)("human.amendment"))
         return True
 
+    def settle_ask(self, ask_id: str, state: str, text: str, by: str) -> bool:
+        """Settle a question of this run for a person; as the channel's ``answer`` and ``decline``.
+
+        The agent hears of it before the log does. Until the log has, the run does not end, however fast the agent is.
+        """
+        channel = self.channel
+        if channel is None:
+            return False
+        with self._settling_lock:
+            self._settling += 1
+        try:
+            settle = channel.answer if state == "answered" else channel.decline
+            return settle(ask_id, text, by=by)
+        finally:
+            with self._settling_lock:
+                self._settling -= 1
+
     def rescue(self) -> None:
         """Write the books of the step in flight: the process is about to end."""
         if self.runtime is not None:
@@ -141,11 +162,22 @@ class Job:
             _LOG.exception("run %s failed", self.run_id)
             finish = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
         self._task = None
+        self.opened.set()
+        with suppress(asyncio.CancelledError):  # the engine ends: then without waiting
+            await self._until_settled()
         self._close()
         self._write_end(finish)
 
+    async def _until_settled(self) -> None:
+        """Close the channel, and wait for answers that are on their way into the log."""
+        if self.channel is not None:
+            self.channel.close()
+        deadline = time.monotonic() + _SETTLE_S
+        while self._settling and time.monotonic() < deadline:  # noqa: ASYNC110 - other threads count it down
+            await asyncio.sleep(_LOOK_EVERY_S)
+
     async def _work(self) -> dict[str, Any]:
-        context = self.context_for(self.params, self.workspace, self._kit, self._lang)
+        context = self._context()
         flow = self._kit.flows.make(self.params, context, self._links())
         self._listen(flow.channel)
         self._recall(flow)
@@ -169,12 +201,17 @@ class Job:
         relay = self._kit.relay
         return self._kit.environ if relay is None else self._undo.enter_context(relay.lend(self._kit.environ))
 
-    def _links(self) -> Links:
+    def _context(self) -> FlowContext:
         view = self.log.view
-        return Links(
-            on_settle=self.settle,
+        return replace(
+            self.context_for(self.params, self.workspace, self._kit, self._lang),
             first_id=1 + max((_number(ask.id) for ask in view.asks), default=0),
             first_mail_id=1 + max((_number(mail.id) for mail in view.mail), default=0),
+        )
+
+    def _links(self) -> Links:
+        return Links(
+            on_settle=self.settle,
             resumed=self.resumed,
             opening=self._opening(),
             session_file=self._kit.places.session_file(self.workspace, self.run_id),
@@ -191,9 +228,9 @@ class Job:
         if theirs != self.settle:
             channel.on_settle = self.settle if theirs is None else _both(self.settle, theirs)
             self._undo.callback(setattr, channel, "on_settle", theirs)
-        if sink is not None:
-            channel.on_event = _both(self._on_event, sink)
-            self._undo.callback(setattr, channel, "on_event", sink)
+        # Also where the workflow would do it: something may be said before that gets so far.
+        channel.on_event = self._on_event if sink is None else _both(self._on_event, sink)
+        self._undo.callback(setattr, channel, "on_event", sink)
 
     def _answers(self) -> list[Mapping[str, Any]]:
         if not self.resumed:
@@ -232,10 +269,7 @@ class Job:
 
     def _close(self) -> None:
         """Let go of everything. Whatever goes wrong here must not cost the run its last event."""
-        self.opened.set()
         try:
-            if self.channel is not None:
-                self.channel.close()
             self._undo.close()
             if self.runtime is not None:
                 for line in self.runtime.ui_errors:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -71,12 +72,15 @@ class RunManager:
 
     def start_up(self, *, resume: bool = True) -> None:
         """Take up what an earlier process left: queued runs, and with ``resume`` those it went down under."""
-        for view in self._book.unfinished():
-            log = self._log(view.id)
+        logs = [self._log(view.id) for view in self._book.unfinished()]
+        for log in logs:
+            view = log.view
             if view.state in ACTIVE:
                 log.append("system", INTERRUPTED, payload={"error": "the server went down"})
             if view.state == "queued" or resume:
                 self._try_to_take_up(log, interrupted=view.state != "queued")
+        for log in logs:
+            log.wait_flushed(_FLUSH_S)  # nobody is to see a run as running that is not
         self._watch.start()
 
     def shut_down(self, deadline_s: float) -> None:
@@ -272,8 +276,12 @@ class RunManager:
 
     def _watch_journal(self) -> None:
         stopped: set[str] = set()
+        probe: Future[None] | None = None
         while not self._watch_stop.wait(_WATCH_EVERY_S):
             since = self._book.journal.failing_since
+            if since is not None and (probe is None or probe.done()):
+                # The journal learns that the disk is well by writing, and there may be nothing left to write.
+                probe = self._book.journal.submit(lambda connection: None)
             if since is not None and time.monotonic() - since > self._sick_s:
                 self._slots.hold(True)
                 for job in self._slots.running():

@@ -6,8 +6,8 @@ a run ends, and all runs would stand still.
 
 from __future__ import annotations
 
+import bisect
 import threading
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,7 @@ class Slots(Generic[J]):
         self._queue_size = queue
         self._changed = threading.Condition()
         self._claims: dict[str, Claim] = {}
-        self._queue: deque[J] = deque()
+        self._queue: list[J] = []
         self._running: dict[str, J] = {}
         self._closed = False
         self._held = False
@@ -78,9 +78,9 @@ class Slots(Generic[J]):
             self._claims[claim.run_id] = claim
 
     def put(self, job: J) -> None:
-        """Let the job of a run that has claimed its place run when it is its turn."""
+        """Let the job of a run that has claimed its place run when it is its turn; the oldest run goes first."""
         with self._changed:
-            self._queue.append(job)
+            bisect.insort(self._queue, job, key=lambda queued: queued.run_id)  # run ids sort by time
             self._pump()
 
     def withdraw(self, run_id: str) -> J | None:
@@ -130,7 +130,7 @@ class Slots(Generic[J]):
 
     def _pump(self) -> None:
         while self._queue and len(self._running) < self._max_runs and not (self._closed or self._held):
-            job = self._queue.popleft()
+            job = self._queue.pop(0)
             self._running[job.run_id] = job
             self._begin(job)
 

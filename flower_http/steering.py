@@ -112,8 +112,7 @@ class Steering:
     def _try_to_settle(self, log: EventLog, ask: AskView, state: str, text: str, by: str) -> bool:
         job = self._job_of(log.run_id)
         if job is not None and job.channel is not None:
-            settle = job.channel.answer if state == "answered" else job.channel.decline
-            return settle(ask.id, text, by=by)
+            return job.settle_ask(ask.id, state, text, by)
         log.wait_flushed(KEPT_S)
         with self._lock:
             if log.view.state != "interrupted" or _state(log.view, ask.id) != "asked" or not self._first(log, ask):

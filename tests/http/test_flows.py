@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flower_core import HumanChannel
+from flower_core.human import Ask
+from flower_core.workflow import Workflow
+from flower_http.errors import StartError
+from flower_http.flows import FlowContext, Flows, Links
+from flower_http.jobs import Job, Kit
+from flower_http.places import Places
+from flower_http.schemas import StartParams
+from tests.http.gated_flow import SCENES, SOLO, Gated
+from tests.http.run_world import FLOWS, RunWorld, refused
+from tests.support import eventually
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[RunWorld]:
+    SCENES.clear()
+    made = RunWorld(tmp_path)
+    yield made
+    made.shut_down()
+
+
+def context(tmp_path: Path, **params: object) -> FlowContext:
+    places = Places(tmp_path / "work", tmp_path / "data")
+    kit = Kit(Flows(FLOWS), places, {})
+    return Job.context_for(StartParams(**params), places.root / "w", kit, "en")  # type: ignore[arg-type]
+
+
+def links(tmp_path: Path, opening: str = "") -> Links:
+    def keep(ask: Ask) -> None:
+        del ask
+
+    return Links(keep, tmp_path / "session.json", opening=opening)
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("tests.http.nowhere:make", "No module named"),
+        ("tests.http.gated_flow:nothing", "no attribute"),
+        ("tests.http.gated_flow:SCENES", "neither a Workflow nor callable"),
+        ("/nowhere/flow.py:make", "FileNotFoundError"),
+    ],
+)
+def test_a_flow_that_cannot_be_loaded_stops_the_start_and_says_why(target: str, why: str) -> None:
+    with pytest.raises(StartError, match=why):
+        Flows({"mine": target})
+
+
+def test_a_flow_can_be_a_file_and_takes_its_context_or_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from flower_core.workflow import Workflow\n"
+        "def told(context):\n    return Workflow([], name=context.task)\n"
+        "def silent():\n    return Workflow([], name='nothing')\n"
+    )
+    flows = Flows({name: f"{tmp_path / 'mine.py'}:{name}" for name in ("told", "silent")})
+    for name, expected in (("told", "the task"), ("silent", "nothing")):
+        made = flows.make(StartParams(flow=name), context(tmp_path, task="the task"), links(tmp_path))
+        assert isinstance(made, Workflow)
+        assert made.name == expected
+
+
+def test_what_makes_no_workflow_fails_the_run_in_words(world: RunWorld) -> None:
+    view = world.start("x", "a", flow="bad")
+    assert world.reaches(view.id, "failed").error == "TypeError: flow 'bad' made a str, not a Workflow"
+
+
+def test_an_unknown_flow_is_refused_with_the_names_of_those_there_are(world: RunWorld) -> None:
+    problem = refused(lambda: world.start("x", "a", flow="nowhere"))
+    assert (problem.status, problem.slug) == (422, "unknown-flow")
+    assert "starter, once, gated" in problem.detail
+
+
+@pytest.mark.parametrize("flow", ["starter", "once"])
+def test_an_empty_task_is_refused_where_there_is_nothing_to_wake(world: RunWorld, flow: str) -> None:
+    problem = refused(lambda: world.start(" ", "a", flow=flow))
+    assert (problem.status, list(problem.extra["errors"])) == (422, ["task"])
+
+
+def test_a_resumed_flow_is_told_what_people_said_and_a_shared_object_is_not_changed(tmp_path: Path) -> None:
+    flows = Flows(FLOWS)
+    made = flows.make(StartParams(flow="solo"), context(tmp_path), links(tmp_path, "it was said"))
+    assert isinstance(made, Gated)
+    assert made.opening == "it was said"
+    assert SOLO.opening == ""
+    assert flows.alone("solo") == "solo"
+    assert flows.alone("gated") == flows.alone("starter") == ""
+
+
+def test_one_object_serves_one_run_at_a_time_and_each_run_keeps_its_own_answers(world: RunWorld) -> None:
+    first, _ = world.begun("a", flow="solo")
+    assert refused(lambda: world.start("x", "b", flow="solo")).slug == "flow-busy"
+    world.asks(first.id)
+    world.manager.answer(first.id, "q1", text="one", by="me")
+    world.reaches(first.id, "succeeded")
+    assert SOLO.channel is not None
+    eventually(lambda: SOLO.channel is not None and SOLO.channel.on_settle is None)
+    second, _ = world.begun("b", flow="solo")
+    world.asks(second.id)
+    ask = world.manager.asks(second.id, "waiting")[0]
+    world.manager.answer(second.id, ask.id, text="two", by="me")
+    world.reaches(second.id, "succeeded")
+    kept = [world.book.get(view.id) for view in (first, second)]
+    assert [list(log.answers().values())[-1]["answer"] for log in kept if log is not None] == ["one", "two"]
+    assert "two" not in str(world.events(first.id))
+
+
+def test_a_flow_with_sinks_of_its_own_is_heard_by_both_and_keeps_answers_first(world: RunWorld) -> None:
+    seen: list[str] = []
+    settled: list[str] = []
+    own = HumanChannel(
+        timeout_s=60, on_event=lambda event: seen.append(str(event)), on_settle=lambda ask: settled.append(ask.answer)
+    )
+    before, SOLO.channel = SOLO.channel, own
+    try:
+        view, _ = world.begun("a", flow="solo")
+        world.asks(view.id)
+        world.manager.answer(view.id, "q1", text="this", by="me")
+        world.reaches(view.id, "succeeded")
+    finally:
+        SOLO.channel = before
+    log = world.book.get(view.id)
+    assert log is not None
+    assert log.answers()["q1"]["answer"] == "this"
+    assert settled == ["this"]
+    assert seen[0] == "Which one?"

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flower_http.places import Places, RunIds, overlaps
+from flower_http.projection import RunView
+from tests.http.run_world import refused
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path / "work", tmp_path / "data")
+
+
+def test_run_ids_sort_in_the_order_they_were_made_even_within_a_millisecond() -> None:
+    ids = RunIds()
+    made = [ids.make() for _ in range(500)]
+    assert made == sorted(made)
+    assert len({name.rsplit("-")[0] for name in made}) == 500
+
+
+def test_a_run_without_a_workspace_gets_one_named_after_it(places: Places) -> None:
+    assert places.find(None, "run-1") == places.root / "run-1"
+
+
+def test_looking_for_a_workspace_makes_nothing(places: Places) -> None:
+    found = places.find("a/b", "run-1")
+    assert not found.exists()
+    places.make(found)
+    assert found.is_dir()
+    assert places.shown(found) == "a/b"
+
+
+@pytest.mark.parametrize("name", ["..", "a/../..", "/etc", ".", "a/.."])
+def test_a_workspace_outside_the_root_or_the_root_itself_is_refused(places: Places, name: str) -> None:
+    problem = refused(lambda: places.find(name, "run-1"))
+    assert (problem.status, problem.slug) == (422, "invalid-body")
+    assert "below" in problem.extra["errors"]["workspace"][0]
+
+
+def test_a_link_that_leads_out_is_refused_and_one_that_stays_in_is_followed(places: Places, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (places.root / "inner").mkdir()
+    (places.root / "out").symlink_to(tmp_path / "outside")
+    (places.root / "in").symlink_to(places.root / "inner")
+    assert refused(lambda: places.find("out", "r")).status == 422
+    assert refused(lambda: places.find("out/deeper", "r")).status == 422
+    assert places.find("in/deeper", "r") == places.root / "inner/deeper"
+
+
+def test_names_no_directory_can_have_are_refused_and_break_nothing(places: Places) -> None:
+    (places.root / "file").write_text("x")
+    (places.root / "loop").symlink_to(places.root / "loop")
+    for name in ("file", "x" * 300, "a\0b", "loop", "loop/x"):
+        assert refused(lambda name=name: places.make(places.find(name, "r"))).status == 422, name  # type: ignore[misc]
+    assert refused(lambda: places.make(places.find("file/below", "r"))).status == 422
+
+
+def test_books_lie_in_the_data_dir_one_set_for_each_workspace(places: Places, tmp_path: Path) -> None:
+    one, other = (places.books(places.find(name, "r")) for name in ("a", "b"))
+    assert one != other
+    assert one.is_relative_to(tmp_path / "data")
+    assert places.session_file(places.root / "a", "run-1").is_relative_to(one)
+    assert places.config_dir("run-1").is_relative_to(tmp_path / "data")
+
+
+def test_a_run_without_steps_has_no_rows(places: Places) -> None:
+    assert places.manifest_rows(RunView("run-1", "e", workspace="a")) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [("/a", "/a", True), ("/a", "/a/b", True), ("/a/b", "/a", True), ("/a/b", "/a/c", False), ("/a", "/ab", False)],
+)
+def test_workspaces_overlap_when_one_is_or_holds_the_other(one: str, other: str, both: bool) -> None:
+    assert overlaps(Path(one), Path(other)) is both
