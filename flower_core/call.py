@@ -152,6 +152,8 @@ class Call:
         self._heard = self._heard or event.kind in _ANSWERS
         if event.kind == "system" and event.text == "init":
             self._learn_session(str(event.payload["data"].get("session_id") or ""))
+        elif event.kind == "system" and event.text == "mirror_error":
+            self.emit.report(OSError(f"the session store did not take an entry: {event.payload['data'].get('error')}"))
         elif event.kind == "result":
             self._charge(event)
         elif not event.payload.get("subagent"):
@@ -208,7 +210,10 @@ class Ledger:
             self._totals[session_id] = min(self._totals.get(session_id, cost_usd), cost_usd)
 
     def charge(self, session_id: str, total: float) -> float:
-        """What came on top of what has been charged for ``session_id``, whose running total is now ``total``."""
-        cost = max(0.0, total - self._totals.get(session_id, self._inherited))
+        """What came on top of what has been charged for ``session_id``, whose running total is now ``total``.
+
+        A total below what we know means that the process began to count from nothing.
+        """
+        known = self._totals.get(session_id, self._inherited)
         self._totals[session_id] = total
-        return cost
+        return total - known if total >= known else total
