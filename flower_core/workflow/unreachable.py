@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flower_core.documents import Goal, append_amendment
+from flower_core.documents.sections import fold
 from flower_core.errors import StepAbort
 from flower_core.events import note
 from flower_core.texts import Texts
@@ -93,8 +94,15 @@ def _keep(channel: HumanChannel, ctx: Context, words: str, label: str, brief_pat
 
 
 def _option(answer: str, options: list[str]) -> str:
-    """The option meant by ``answer``: its text, or its number as the terminal shows it; else the answer itself."""
+    """The option meant by ``answer``: its number as the terminal shows it, or its text; else the answer itself.
+
+    Texts are compared without case, a full stop, and the width of characters: people type "," for "，".
+    """
     said = answer.strip()
     if said.isdecimal() and 1 <= int(said) <= len(options):
         return options[int(said) - 1]
-    return said
+    return next((option for option in options if _folded(option) == _folded(said)), said)
+
+
+def _folded(answer: str) -> str:
+    return fold(answer).strip().rstrip(".。")

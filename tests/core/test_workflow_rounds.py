@@ -22,7 +22,7 @@ BRIEF = Brief(goal="转成 html", accept="有 h1", bounds="不装依赖", unknow
 ACHIEVED = "## 结论\n达成\n## 理由\n都看到了\n## 未通过\n无"
 NOT_YET = "## 结论\n未达成\n## 理由\n列表没转\n## 未通过\n- 列表被转成 ul"
 UNREACHABLE = "## 结论\n无法达成\n## 理由\n缺少屏幕\n## 未通过\n- 截图"
-ACCEPT, CHANGE, WRONG = "接受这个结果,就这样往下走", "修改目标", "你判断错了,继续做"
+ACCEPT, CHANGE, WRONG = "接受这个结果，就这样往下走", "修改目标", "你判断错了，继续做"
 Script = Mapping[str, str | Reply]
 
 
@@ -183,7 +183,7 @@ def test_every_verdict_is_an_event_and_every_judge_a_step_event(tmp_path: Path) 
     assert steps == [("干活", 2, 1), ("干活·判定#1", 2, 1), ("干活#round2", 2, 2), ("干活·判定#2", 2, 2)]
 
 
-@pytest.mark.parametrize("answer", [ACCEPT, "1", f" {ACCEPT} "])
+@pytest.mark.parametrize("answer", [ACCEPT, "1", f" {ACCEPT} ", "接受这个结果,就这样往下走。"])
 def test_an_unreachable_goal_can_be_accepted(tmp_path: Path, answer: str) -> None:
     case = Case(tmp_path, {"干活·判定#1": UNREACHABLE}, (answer,))
     ctx = case.run()
@@ -193,6 +193,14 @@ def test_an_unreachable_goal_can_be_accepted(tmp_path: Path, answer: str) -> Non
     assert "_failed_at" not in ctx
     assert ctx[VERDICT_KEY].state == "unreachable"
     assert ctx["_goal_accepted"] == "缺少屏幕"
+
+
+@pytest.mark.parametrize("answer", [f"{ACCEPT}（但先补上截图）", f"不{ACCEPT}", f"{ACCEPT}?"])
+def test_an_option_with_anything_added_is_no_option(tmp_path: Path, answer: str) -> None:
+    case = Case(tmp_path, {"干活·判定#1": UNREACHABLE, "干活·判定#2": ACHIEVED}, (answer,))
+    ctx = case.run()
+    assert "_goal_accepted" not in ctx
+    assert answer in case.runner.prompt_of("干活#round2")
 
 
 def test_an_unreachable_goal_can_be_changed(tmp_path: Path) -> None:
