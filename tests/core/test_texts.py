@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,17 @@ def test_chinese_texts_are_chinese_and_english_texts_are_not() -> None:
         assert not any(map(chinese, values if isinstance(values, list) else [values])), key
     prose = [value for value in FLAT["zh"].values() if isinstance(value, str)]
     assert sum(map(chinese, prose)) > 0.9 * len(prose)
+
+
+def test_chinese_texts_have_chinese_punctuation() -> None:
+    # These two are fixed by what has been written to disk before.
+    fixed = re.compile(re.escape("(未填)") + "|" + re.escape("[此环境无法验证:原因]"))
+    han = "\u4e00-\u9fff"
+    half_width = re.compile(rf"[{han}][,:;?()]|[,:;?()][{han}]")
+    wrong = {
+        key: half_width.findall(fixed.sub("", value)) for key, value in FLAT["zh"].items() if isinstance(value, str)
+    }
+    assert {key: found for key, found in wrong.items() if found} == {}
 
 
 def test_an_unknown_language_names_those_there_are() -> None:
