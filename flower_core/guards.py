@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,10 +189,12 @@ def _globbed(pattern: str, start: str) -> Iterator[str | None]:
 def _readings(path: str, base: str) -> set[str]:
     """Every file ``path`` may mean, symlinks resolved.
 
-    Programs differ on whether ``link/..`` is the link's directory or its target's, and on whether ``~`` is a home
-    directory, so each reading has to be inside.
+    Programs differ on whether ``link/..`` is the link's directory or its target's, on whether ``~`` is a home
+    directory, and on whether accents are composed first (Unicode NFC), so each reading has to be inside.
     """
-    full = {os.path.join(base, path), os.path.join(base, os.path.expanduser(path))}
+    spelled = {path, os.path.expanduser(path)}
+    spelled |= {unicodedata.normalize("NFC", name) for name in spelled}
+    full = {os.path.join(base, name) for name in spelled}
     return {_resolved(way) for name in full for way in (name, os.path.normpath(name))}
 
 

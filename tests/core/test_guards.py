@@ -172,6 +172,14 @@ def test_a_path_that_means_another_thing_to_another_process_is_denied(
         assert reason(guard(call("Read", cwd=place / "ws", file_path=path)))
 
 
+def test_a_name_is_judged_with_its_accents_composed_too(place: Path, guard: Guard) -> None:
+    (place / "ws/caf\u00e9").symlink_to(place / "other")
+    for path in ("caf\u00e9/secret.txt", "cafe\u0301/secret.txt"):
+        assert reason(guard(call("Read", cwd=place / "ws", file_path=path)))
+        assert reason(guard(call("Glob", cwd=place / "ws", path=path, pattern="*")))
+    assert guard(call("Write", cwd=place / "ws", file_path="the\u0301.txt")) == {}
+
+
 def test_relative_paths_count_from_the_directory_of_the_call(place: Path, guard: Guard) -> None:
     assert guard(call("Read", cwd=place / "ws/src", file_path="../src/a.py")) == {}
     assert reason(guard(call("Read", cwd=place / "other", file_path="secret.txt")))
