@@ -80,10 +80,15 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
 @option("--judge-can-run", is_flag=True, help="The judge may run commands.")
 @option("--clarify-only", is_flag=True, help="End when it is clear what is wanted.")
 @option("--asks", type=click.IntRange(min=0), metavar="N", help="Most questions it may ask. [default: no limit]")
-@option("--timeout", type=float, metavar="SECONDS", help="How long a question waits, at most 86400. [default: 1800]")
+@option(
+    "--timeout",
+    type=float,
+    metavar="SECONDS",
+    help="How long a question waits, at most 86400; 0 when nobody is there. [default: 1800]",
+)
 @option("--new", is_flag=True, help="Start afresh in a workspace that holds earlier work.")
 @option("--isolate", is_flag=True, help="Workers work in git worktrees of their own.")
-@option("--budget", type=float, metavar="USD", help="Most US dollars per session. [default: no limit]")
+@option("--budget", type=float, metavar="USD", help="Most US dollars for the whole run. [default: no limit]")
 @option("--window", type=int, metavar="TOKENS", help="Context window to assume. [default: the model's]")
 @option("--no-handoff", is_flag=True, help="No handoff to a fresh session when the context fills up.")
 @option("-i", "--instructions", metavar="TEXT", help="Further instructions for whoever does the work.")
