@@ -133,6 +133,13 @@ def processes_in(workspace: Path) -> list[int]:
     return found
 
 
+def parent_of(process: int) -> int:
+    """The id of the process that started ``process``, 0 when that is gone (Linux)."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
 def play(work: Coroutine[Any, Any, T]) -> T:
     """The result of ``work``, which has to come within two of our patiences."""
 

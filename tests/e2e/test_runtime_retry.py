@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from flower_core import Resilience, StepResult
 from flower_core.rehearsal import RehearsalServer
+from flower_core.sessions import SqliteSessionStore
 from tests.e2e.conftest import MakeStage
-from tests.e2e.stage import BRISK, Screen, agent, play, until
+from tests.e2e.stage import BRISK, LONG_COMMAND, Screen, agent, parent_of, play, until
 
 pytestmark = pytest.mark.e2e
 OVERLOADED = {"when": {"request": 0}, "error": "overloaded"}
@@ -169,3 +174,45 @@ def test_a_program_that_dies_before_it_spoke_is_given_the_task_again(staged: Mak
     result = play(runtime.run(agent(), "Do it", on_event=screen))
     assert (result.ok, result.attempts, result.text) == (True, 2, "Done.")
     assert stage.requests[-1].talk.prompts == ["Do it"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_an_agent_program_that_is_killed_is_started_again_in_its_session(
+    staged: MakeStage, number: signal.Signals
+) -> None:
+    stage = staged({"agent": [{"text": "I run it.", "tools": [["Bash", {"command": LONG_COMMAND}]]}]})
+    screen = Screen()
+
+    async def killed() -> StepResult:
+        running = asyncio.ensure_future(stage.runtime().run(agent("Bash"), "Do it", on_event=screen))
+        await until((stage.workspace / "started.txt").exists)
+        stage.replay({"agent": [{"text": "Here again."}]})
+        (program,) = [process for process in stage.agent_processes() if parent_of(process) == os.getpid()]
+        os.kill(program, number)
+        return await running
+
+    result = play(killed())
+    for orphan in stage.agent_processes():  # a killed program leaves its command behind
+        os.kill(orphan, signal.SIGKILL)
+    assert (result.ok, result.attempts, result.text) == (True, 2, "I run it.\n\nHere again.")
+    assert [request.rejected for request in stage.requests if request.rejected] == []
+    assert stage.requests[-1].session == stage.requests[0].session == result.session_id
+    assert stage.requests[-1].talk.prompts[0].startswith("Do it")
+
+
+class FullDisk(SqliteSessionStore):
+    """A store on a disk that takes nothing any more."""
+
+    async def append(self, key: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_session_store_that_fails_is_told_of_and_ends_nothing(staged: MakeStage) -> None:
+    stage = staged({"agent": [{"text": "Done."}]})
+    store = FullDisk(stage.home / "full.db")
+    runtime = stage.runtime(store=store)
+    result = play(runtime.run(agent(), "Do it"))
+    store.close()
+    assert (result.ok, result.text) == (True, "Done.")
+    assert len(runtime.ui_errors) == 1
+    assert "No space left on device" in runtime.ui_errors[0]
