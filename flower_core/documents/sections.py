@@ -133,11 +133,12 @@ def shield(body: str, names: Catalogue) -> str:
     Lines that would be read as a heading, end the section or open a fence are quoted (``> ``).
     """
     lines = body.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    heads = {index for index, heading in _headings(lines, names).items() if heading.key and not heading.listed}
-    return "\n".join(
-        f"> {line}" if index in heads or _level(line) == 1 or opening_fence(line) else line
-        for index, line in enumerate(lines)
-    )
+    heads = {
+        index
+        for index, heading in _headings(lines, names).items()
+        if (heading.key and not heading.listed) or heading.level == 1
+    }
+    return "\n".join(f"> {line}" if index in heads or opening_fence(line) else line for index, line in enumerate(lines))
 
 
 @dataclass(frozen=True)
@@ -255,11 +256,6 @@ def _bilingual(bare: str) -> Iterator[tuple[str, str]]:
 def _plain(line: str) -> bool:
     """Whether the line opens with a word, and not with a bullet, a quotation mark or other markup."""
     return line.lstrip()[:1].isalnum()
-
-
-def _level(line: str) -> int:
-    match = _HASHES.match(line)
-    return len(match["hashes"]) if match and match["space"] and match["rest"] else 0
 
 
 def _trim(lines: list[str]) -> str:

@@ -191,6 +191,13 @@ def test_every_kind_of_line_end_is_understood(newline: str) -> None:
     assert split(text, catalogue("brief")) == {"goal": "A", "bounds": "B"}
 
 
+@pytest.mark.parametrize("title", ["Goal\n=====", "# Goal", "# Whatever"])
+def test_a_title_over_a_section_is_shielded_in_a_body(title: str) -> None:
+    names = catalogue("brief")
+    body = shield(f"first\n{title}\n## 目标\nlast", names)
+    assert split(f"# 未知与假设\n\n{body}", names)["unknowns"].endswith("last")
+
+
 def test_shielded_bodies_come_back_whole() -> None:
     names = catalogue("brief")
     hostile = "边界: 偷换\n# top\n## Goal\n```\nopen\n**Boundaries**\nx\n目标\n---\nend\n1. 边界：item"
