@@ -40,10 +40,14 @@ CREATE TABLE IF NOT EXISTS replies (
 
 @dataclass(frozen=True)
 class Claim:
-    """What became of a claim: ``mine`` = go ahead; ``kept`` = ``reply`` is the answer; or another has it."""
+    """What became of a claim: ``mine`` = go ahead; ``kept`` = ``reply`` is the answer; or another has it.
+
+    ``again``: a server that is gone was serving the same request, and may have done what it asks for.
+    """
 
     state: Literal["mine", "kept", "running", "other-body"]
     reply: Reply | None = None
+    again: bool = False
 
 
 class KeyStore(Protocol):
@@ -66,7 +70,8 @@ class SqliteKeys:
     """A :class:`KeyStore` in a SQLite file of its own.
 
     ``clock`` gives seconds since the epoch. Each object is one boot: marks of any other are taken over, so a crash in
-    the middle of a request blocks its key only until the restart.
+    the middle of a request blocks its key only until the restart. A file that is no such store is set aside.
+    Raises sqlite3.Error or OSError when there can be none.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -75,10 +80,15 @@ class SqliteKeys:
         self._boot = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._purged_at = 0.0
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.execute(_TABLE)
+        try:
+            self._db = _open(path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):  # locked, full or forbidden, but not damaged
+                raise
+            aside = path.with_name(f"{path.name}.corrupt-{int(clock())}")
+            path.rename(aside)
+            _LOG.error("%s is damaged (%s); it is now %s, and a new one is begun", path, error, aside.name)
+            self._db = _open(path)
 
     def claim(self, key: str, fingerprint: str) -> Claim:
         """See :meth:`KeyStore.claim`."""
@@ -95,7 +105,7 @@ class SqliteKeys:
                 "INSERT OR REPLACE INTO replies (key, fingerprint, boot, at) VALUES (?, ?, ?, ?)",
                 (key, fingerprint, self._boot, now),
             )
-            return Claim("mine")
+            return Claim("mine", again=row is not None and row[0] == fingerprint)
 
     def keep(self, key: str, reply: Reply) -> None:
         """See :meth:`KeyStore.keep`."""
@@ -119,6 +129,19 @@ class SqliteKeys:
         if now - self._purged_at >= _PURGE_EVERY_S:
             self._db.execute("DELETE FROM replies WHERE at <= ?", (now - KEEP_S,))
             self._purged_at = now
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.execute(_TABLE)
+        db.execute("SELECT key, fingerprint, boot, at, status, headers, body FROM replies LIMIT 1")
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _known(row: tuple[str, str, int | None, str, bytes], fingerprint: str) -> Claim:
@@ -145,8 +168,10 @@ def check_key(key: str) -> None:
         raise Problem(400, "bad-idempotency-key", f"{HEADER} must be 1 to 255 printable ASCII characters")
 
 
-def serve_once(store: KeyStore, key: str, fingerprint: str, act: Callable[[], Reply]) -> Reply:
-    """The reply of ``act``, or the one kept from the first time. ``key`` and ``fingerprint`` are digests.
+def serve_once(store: KeyStore, key: str, fingerprint: str, act: Callable[[bool], Reply]) -> Reply:
+    """The reply of ``act(again)``, or the one kept from the first time. ``key`` and ``fingerprint`` are digests.
+
+    ``again`` is that of :class:`Claim`.
 
     Raises what ``act`` raises, and Problem 409 while the first request is still being served, 422 for another body,
     503 when the store fails before anything was done.
@@ -162,7 +187,7 @@ def serve_once(store: KeyStore, key: str, fingerprint: str, act: Callable[[], Re
         raise Problem(422, "idempotency-mismatch", f"this {HEADER} was used with another body; use a new key")
     if claim.reply is not None:
         return claim.reply.with_header(REPLAYED, "true")
-    return _act(store, key, act)
+    return _act(store, key, lambda: act(claim.again))
 
 
 def _act(store: KeyStore, key: str, act: Callable[[], Reply]) -> Reply:

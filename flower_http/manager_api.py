@@ -24,8 +24,12 @@ class Manager(Protocol):
     conflicts (409), full queues (429), a journal that does not take what must be kept (503).
     """
 
-    def start(self, params: StartParams, *, by: str) -> RunView:
-        """Queue a new run on behalf of the token named ``by``."""
+    def start(self, params: StartParams, *, by: str, key: str = "", again: bool = False) -> RunView:
+        """Queue a new run on behalf of the token named ``by``.
+
+        ``key`` identifies the request; ``again``: one with this key may have been acted on before the server went
+        down, and then the run it started is meant.
+        """
         ...
 
     def get(self, run_id: str) -> RunView:

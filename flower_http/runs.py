@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ CANCELLED = "cancelled by a person"
 _WATCH_EVERY_S = 1.0
 _FLUSH_S = 1.0
 _RECENT = 200
+#: Among the parameters of a run: which request started it.
+_KEY = "idempotency"
 _LOG = logging.getLogger(__name__)
 
 
@@ -109,15 +111,18 @@ class RunManager:
 
     # ---- starting and ending
 
-    def start(self, params: StartParams, *, by: str) -> RunView:
+    def start(self, params: StartParams, *, by: str, key: str = "", again: bool = False) -> RunView:
         """Queue a new run. Raises Problem: 422 for what cannot run, 409 busy workspace, 429 full queue, 503."""
+        known = self._started_with(key) if key and again else None
+        if known is not None:
+            return known
         run_id = self._ids.make()
         workspace = self._kit.places.find(params.workspace, run_id)
         self._refuse_impossible(params, workspace)
         self._slots.claim(self._claim(run_id, workspace, params))
         try:
             self._kit.places.make(workspace)
-            log = self._create(run_id, params, workspace, by)
+            log = self._create(run_id, params, workspace, by, key)
             self._slots.put(Job(log, params, workspace, self._kit))
         except BaseException:
             self._slots.drop(run_id)
@@ -215,7 +220,7 @@ class RunManager:
     def _claim(self, run_id: str, workspace: Path, params: StartParams) -> Claim:
         return Claim(run_id, workspace, self._kit.flows.alone(params.flow))
 
-    def _create(self, run_id: str, params: StartParams, workspace: Path, by: str) -> EventLog:
+    def _create(self, run_id: str, params: StartParams, workspace: Path, by: str, key: str) -> EventLog:
         row = {
             "id": run_id,
             "flow": params.flow,
@@ -223,13 +228,18 @@ class RunManager:
             "workspace": self._kit.places.shown(workspace),
             "lang": params.lang or self._lang,
             "labels": params.labels,
-            "params": asdict(params),
+            "params": {**asdict(params), _KEY: key},
             "by": by,
         }
         try:
             return self._book.create(row)
         except JournalUnavailable as error:
             raise Problem(503, "journal-unavailable", f"the run was not started: {error}") from error
+
+    def _started_with(self, key: str) -> RunView | None:
+        """The run that a request with this key started before the server went down, if it came that far."""
+        recent, _ = self._book.list(limit=_RECENT)
+        return next((view for view in recent if view.params.get(_KEY) == key), None)
 
     def _refuse_impossible(self, params: StartParams, workspace: Path) -> None:
         probe = Job.context_for(params, workspace, self._kit, params.lang or self._lang)
@@ -250,7 +260,7 @@ class RunManager:
         ``always``: also when the queue is full, for the run was accepted and nobody but the server has stopped it.
         """
         view = log.view
-        params = StartParams(**{**view.params, "tools": _tuple(view.params.get("tools"))})
+        params = _params_of(view)
         workspace = self._kit.places.find(view.workspace, view.id)
         self._slots.claim(self._claim(view.id, workspace, params), always=always)
         try:
@@ -306,5 +316,9 @@ def _not_interrupted(log: EventLog) -> Problem:
     return Problem(409, "not-interrupted", f"the run is {log.view.state}; only an interrupted one resumes")
 
 
-def _tuple(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else tuple(value)
+def _params_of(view: RunView) -> StartParams:
+    """What the run was started with, from its first event."""
+    kept = {field.name: view.params[field.name] for field in fields(StartParams) if field.name in view.params}
+    if kept.get("tools") is not None:
+        kept["tools"] = tuple(kept["tools"])
+    return StartParams(**kept)

@@ -14,7 +14,7 @@ from flower_http.errors import bad_parameter, invalid_body
 from flower_http.manager_api import RUN_STATES
 from flower_http.parsing import natural, one_of
 from flower_http.replies import Reply, json_reply
-from flower_http.routes.view import Param, caller, manager, services, view
+from flower_http.routes.view import Param, caller, idempotency, manager, services, view
 from flower_http.schemas import LABEL_NAME, EmptySchema, StartParams, StartSchema, refuse_unavailable
 
 blueprint = Blueprint("runs", __name__)
@@ -56,9 +56,10 @@ def start(body: StartParams) -> Reply:
     """Start a run."""
     refuse_unavailable(body)
     settings = services().settings
+    key, again = idempotency()
     if body.permission_mode == "bypassPermissions" and not settings.allow_bypass:
         raise invalid_body({"permission_mode": ["bypassPermissions is off on this server (--allow-bypass)"]})
-    run = manager().start(replace(body, lang=body.lang or settings.lang), by=caller())
+    run = manager().start(replace(body, lang=body.lang or settings.lang), by=caller(), key=key, again=again)
     return json_reply(run.to_json(), 201, Location=f"/runs/{run.id}")
 
 

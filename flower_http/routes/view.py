@@ -67,6 +67,11 @@ def caller() -> str:
     return principal.name
 
 
+def idempotency() -> tuple[str, bool]:
+    """The digest of this request's idempotency key ("" without one), and whether it may have been acted on before."""
+    return g.get("key", ""), g.get("again", False)
+
+
 def view(
     blueprint: Blueprint,
     method: str,
@@ -93,7 +98,8 @@ def view(
             if "run_id" in path:
                 check_run_id(path["run_id"])
 
-            def act() -> Reply:
+            def act(again: bool = False) -> Reply:
+                g.again = again
                 if body is not None:
                     arguments["body"] = load(
                         body(), decode(request.get_data(), request.headers.get("Content-Type", ""))
@@ -137,12 +143,12 @@ def _query(known: tuple[Param, ...]) -> dict[str, Any]:
     return found
 
 
-def _once(principal: Principal, act: Callable[[], Reply]) -> Reply:
+def _once(principal: Principal, act: Callable[[bool], Reply]) -> Reply:
     sent = request.headers.get(HEADER)
     if sent is None:
-        return act()
+        return act(False)
     check_key(sent)
-    key = digest(principal.identity, request.method, request.path, sent)
+    key = g.key = digest(principal.identity, request.method, request.path, sent)
     fingerprint = digest(request.query_string, request.headers.get("Content-Type", ""), request.get_data())
     return serve_once(services().keys, key, fingerprint, act)
 

@@ -27,7 +27,7 @@ class MemoryManager:
         self.queue = queue
         self._lock = threading.Lock()
 
-    def start(self, params: StartParams, *, by: str) -> RunView:
+    def start(self, params: StartParams, *, by: str, key: str = "", again: bool = False) -> RunView:
         with self._lock:
             if len(self.runs) >= self.queue:
                 raise Problem(429, "queue-full", "try again later", headers={"Retry-After": "30"})

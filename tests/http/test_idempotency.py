@@ -90,7 +90,7 @@ def test_while_the_first_is_served_the_second_is_told_to_wait(keys: SqliteKeys) 
     entered, leave = threading.Event(), threading.Event()
     replies: list[Reply] = []
 
-    def slow() -> Reply:
+    def slow(again: bool) -> Reply:
         entered.set()
         assert leave.wait(5)
         return json_reply({"done": 1})
@@ -111,8 +111,8 @@ def test_of_many_at_once_exactly_one_acts(keys: SqliteKeys) -> None:
     outcomes: list[str] = []
     barrier = threading.Barrier(8)
 
-    def act() -> Reply:
-        acted.append(1)
+    def act(again: bool) -> Reply:
+        acted.append(int(again))
         return json_reply({})
 
     def call() -> None:
@@ -128,17 +128,17 @@ def test_of_many_at_once_exactly_one_acts(keys: SqliteKeys) -> None:
         thread.start()
     for thread in threads:
         thread.join(5)
-    assert len(acted) == 1
+    assert acted == [0], "one, and nobody acted before it"
     assert outcomes.count("acted") == 1
     assert set(outcomes) <= {"acted", "replayed", "idempotency-in-progress"}
 
 
 def test_a_reply_is_kept_across_a_restart(tmp_path: Path) -> None:
     before = SqliteKeys(tmp_path / "keys.db")
-    kept = serve_once(before, "k", "f", lambda: json_reply({"ü": 1}, 201, Location="/x"))
+    kept = serve_once(before, "k", "f", lambda again: json_reply({"ü": 1}, 201, Location="/x"))
     before.close()
     after = SqliteKeys(tmp_path / "keys.db")
-    replayed = serve_once(after, "k", "f", lambda: pytest.fail("acted again"))
+    replayed = serve_once(after, "k", "f", lambda again: pytest.fail("acted again"))
     after.close()
     assert (replayed.status, replayed.body) == (kept.status, kept.body)
     assert set(replayed.headers) == {*kept.headers, ("Idempotent-Replayed", "true")}
@@ -154,10 +154,32 @@ def test_a_crash_in_the_middle_blocks_the_key_only_until_the_restart(tmp_path: P
     after.close()
 
 
+def test_who_repeats_what_a_crash_cut_short_hears_that_it_may_have_been_done(tmp_path: Path) -> None:
+    crashed = SqliteKeys(tmp_path / "keys.db")
+    first = [crashed.claim("same", "f"), crashed.claim("other", "f")]
+    crashed.close()
+    after = SqliteKeys(tmp_path / "keys.db")
+    second = [after.claim("same", "f"), after.claim("other", "another body")]
+    after.close()
+    assert [claim.again for claim in (*first, *second)] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is no database, and it is longer than a header would be" * 9, b"SQLite format 3\0 not"]
+)
+def test_a_damaged_store_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "keys.db"
+    path.write_bytes(content)
+    keys = SqliteKeys(path, clock=lambda: 7.0)
+    assert keys.claim("k", "f").state == "mine"
+    keys.close()
+    assert (tmp_path / "keys.db.corrupt-7").read_bytes() == content
+
+
 def test_a_reply_is_forgotten_after_a_day(tmp_path: Path) -> None:
     now = [1_000_000.0]
     keys = SqliteKeys(tmp_path / "keys.db", clock=lambda: now[0])
-    serve_once(keys, "k", "f", lambda: json_reply({}))
+    serve_once(keys, "k", "f", lambda again: json_reply({}))
     now[0] += KEEP_S - 1
     assert keys.claim("k", "f").state == "kept"
     now[0] += 1
@@ -166,7 +188,7 @@ def test_a_reply_is_forgotten_after_a_day(tmp_path: Path) -> None:
 
 
 def test_what_fails_half_way_frees_its_key(keys: SqliteKeys) -> None:
-    def fail() -> Reply:
+    def fail(again: bool) -> Reply:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -178,7 +200,7 @@ def test_a_store_that_fails_lets_nothing_happen_twice(tmp_path: Path) -> None:
     keys = SqliteKeys(tmp_path / "keys.db")
     keys.close()
     with pytest.raises(Problem) as refused:
-        serve_once(keys, "k", "f", lambda: pytest.fail("acted without a mark"))
+        serve_once(keys, "k", "f", lambda again: pytest.fail("acted without a mark"))
     assert (refused.value.status, refused.value.slug) == (503, "journal-unavailable")
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from flower_http.schemas import StartParams
 from tests.http.event_tools import disk_refusing
 from tests.http.gated_flow import SCENES, scene
 from tests.http.run_world import RunWorld, refused
@@ -145,6 +147,18 @@ def test_after_a_crash_runs_go_on_by_themselves_and_queued_ones_still_wait(world
     assert world.told(queued.id) == ["run.created"]
     for run_id, events in seen.items():
         assert world.events(run_id)[: len(events)] == events
+
+
+def test_a_start_repeated_after_a_crash_means_the_run_it_started(world: RunWorld) -> None:
+    params = StartParams(task="wait", workspace="a", flow="gated")
+    first = world.manager.start(params, by="me", key="k1")
+    world.crash()
+    SCENES.clear()
+    world.boot()
+    assert world.manager.start(params, by="me", key="k1", again=True).id == first.id
+    other = world.manager.start(replace(params, workspace="b"), by="me", key="k2", again=True)
+    assert other.id != first.id
+    assert {view.id for view in world.book.list()[0]} == {first.id, other.id}
 
 
 def test_without_resumption_a_crashed_run_waits_for_somebody_to_resume_it(world: RunWorld) -> None:
