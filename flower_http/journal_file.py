@@ -118,7 +118,7 @@ class JournalFile:
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > _VERSION:
-                raise sqlite3.OperationalError(f"{self.path} was written by a newer version of this server")
+                raise sqlite3.OperationalError("it was written by a newer version of this server")
             connection.executescript(_SCHEMA)
             connection.execute(f"PRAGMA user_version = {_VERSION}")
         except BaseException:

@@ -8,6 +8,7 @@ else through as it is, streams included. A model request holds one thread for as
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import secrets
@@ -27,7 +28,8 @@ DEFAULT_UPSTREAM: Final = "https://api.anthropic.com"
 PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 #: Seconds to connect, and of silence within a reply. The agent program itself gives a silent stream up after 300.
 TIMEOUTS: Final = (10.0, 600.0)
-_THREADS_PER_RUN: Final = 6
+#: Model requests at once: one per session, plus its workers'. Above the bound further ones wait for a thread.
+_THREADS_PER_RUN, _LEAST_THREADS, _MOST_THREADS = 4, 8, 64
 #: Belong to one connection, not to the message (RFC 9110, section 7.6.1), or are set anew.
 _HOP: Final = {
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"),
@@ -139,7 +141,7 @@ class Relay:
             self.app,
             host="127.0.0.1",
             port=0,
-            threads=max(8, runs * _THREADS_PER_RUN),
+            threads=min(max(_LEAST_THREADS, runs * _THREADS_PER_RUN), _MOST_THREADS),
             ident=None,
             channel_timeout=3600,
             channel_request_lookahead=1,
@@ -177,11 +179,14 @@ class Relay:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving; streams in flight are cut."""
-        self._server.trigger.pull_trigger(lambda: close_all(self._server._map, ignore_all=True))
-        self._server.task_dispatcher.shutdown(timeout=0)
+        """Stop listening, and serving if that has begun; streams in flight are cut."""
+        end = functools.partial(close_all, self._server._map, ignore_all=True)
         if self._thread.is_alive():
+            self._server.trigger.pull_trigger(end)  # the sockets belong to the serving thread
             self._thread.join(2.0)
+        else:
+            end()
+        self._server.task_dispatcher.shutdown(timeout=1)
 
 
 def relay_for(environ: Mapping[str, str], *, runs: int) -> Relay | None:

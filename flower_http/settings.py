@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ from flower_http.errors import SettingsError
 MAX_BODY_BYTES = 1024 * 1024
 #: Roughly what one run takes at its height, the commands of its agents not counted. In bytes; measured at 250-480 MB.
 MEMORY_PER_RUN = 768 * 1024 * 1024
+
+#: What a container may use, in bytes: control groups version 2 and 1, as seen from inside.
+_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
@@ -159,13 +162,18 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def default_max_runs() -> int:
-    """How many runs this machine's memory carries, at least 1."""
+def default_max_runs(limits: Iterable[Path] = _MEMORY_LIMITS) -> int:
+    """How many runs the memory carries, at least 1: the machine's, or what a container's ``limits`` leave of it."""
     try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     except (ValueError, OSError, AttributeError):
         return 1
-    return max(1, memory // MEMORY_PER_RUN)
+    for file in limits:
+        try:
+            sizes.append(int(file.read_text()))
+        except (OSError, ValueError):  # no such control group, or "max"
+            continue
+    return max(1, min(sizes) // MEMORY_PER_RUN)
 
 
 def _value(row: Setting, flag: str | None, environ: Mapping[str, str]) -> Any:

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
+from contextlib import ExitStack
 
 from flower_core.claude.environment import CREDENTIALS, agent_program
 from flower_core.rehearsal import Play, RehearsalServer
@@ -39,27 +40,28 @@ class FlowerService:
 
     def __init__(self, settings: Settings) -> None:
         agent_program()  # refuse to start without it
+        _check_places(settings)
         self._settings = settings
-        self._rehearsal = _rehearsal(settings)
         flows = Flows(settings.flow)
-        try:
-            self._journal = Journal(settings.data_dir / "journal.db")
-        except sqlite3.Error as error:
-            raise StartError(f"{settings.data_dir / 'journal.db'}: {error}") from error
-        try:
-            self._join(settings, flows)
-        except BaseException:
-            self._journal.close()
-            raise
+        with ExitStack() as undo:  # what has been opened is closed again when a later part is refused
+            self._rehearsal = _rehearsal(settings)
+            if self._rehearsal is not None:
+                undo.callback(self._rehearsal.close)
+            self._journal = _journal(settings)
+            undo.callback(self._journal.close)
+            environ = self._environ()
+            self._relay = relay_for(environ, runs=settings.max_runs)
+            if self._relay is not None:
+                undo.callback(self._relay.close)
+            places = Places(settings.workspace_root, settings.data_dir)
+            self._join(settings, Kit(flows, places, environ, self._relay))
+            undo.pop_all()
 
-    def _join(self, settings: Settings, flows: Flows) -> None:
+    def _join(self, settings: Settings, kit: Kit) -> None:
+        if kit.relay is None:
+            _LOG.warning("a subscription's token cannot be relayed: the commands of agents can read it")
         book = LogBook(self._journal, settings.ring)
         self._engine = Engine()
-        environ = self._environ()
-        self._relay = relay_for(environ, runs=settings.max_runs)
-        if self._relay is None:
-            _LOG.warning("a subscription's token cannot be relayed: the commands of agents can read it")
-        kit = Kit(flows, Places(settings.workspace_root, settings.data_dir), environ, self._relay)
         self._manager = RunManager(
             book, self._engine, kit, max_runs=settings.max_runs, queue=settings.queue, lang=settings.lang
         )
@@ -128,6 +130,25 @@ def build_service(settings: Settings) -> FlowerService:
     or a data directory that cannot be used.
     """
     return FlowerService(settings)
+
+
+def _check_places(settings: Settings) -> None:
+    """Raise StartError for roots that cannot be what they are for."""
+    data_dir, root = settings.data_dir.resolve(), settings.workspace_root.resolve()
+    if data_dir.is_relative_to(root):
+        raise StartError(f"--workspace-root {root} holds the data dir {data_dir}, where agents must not work")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StartError(f"--workspace-root {root}: {error.strerror} (FLOWER_WORKSPACE_ROOT)") from error
+
+
+def _journal(settings: Settings) -> Journal:
+    path = settings.data_dir / "journal.db"
+    try:
+        return Journal(path)
+    except sqlite3.Error as error:
+        raise StartError(f"{path}: {error}") from error
 
 
 def _rehearsal(settings: Settings) -> RehearsalServer | None:

@@ -87,10 +87,10 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
     help="How long a question waits, at most 86400; 0 when nobody is there. [default: 1800]",
 )
 @option("--new", is_flag=True, help="Start afresh in a workspace that holds earlier work.")
-@option("--isolate", is_flag=True, help="Workers work in git worktrees of their own.")
+@option("--isolate", is_flag=True, help="Workers work in git worktrees of their own. A server that cannot do that yet refuses it.")
 @option("--budget", type=float, metavar="USD", help="Most US dollars for the whole run. [default: no limit]")
-@option("--window", type=int, metavar="TOKENS", help="Context window to assume. [default: the model's]")
-@option("--no-handoff", is_flag=True, help="No handoff to a fresh session when the context fills up.")
+@option("--window", type=int, metavar="TOKENS", help="Context window to assume. [default: the model's] A server that cannot do that yet refuses it.")
+@option("--no-handoff", is_flag=True, help="No handoff to a fresh session when the context fills up; no effect on a server that has none yet.")
 @option("-i", "--instructions", metavar="TEXT", help="Further instructions for whoever does the work.")
 @_all_of(_STARTING)
 @_all_of(_VIEWING)

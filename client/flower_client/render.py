@@ -133,7 +133,7 @@ class Renderer:
 
     def _result(self, event: Event) -> list[str]:
         if event.payload.get("is_error") is True:
-            return [self.style(f"error: this session ended with {one_line(event.text)}", fg="red")]
+            return [self.style(f"this turn did not end well ({one_line(event.text)})", fg="red")]
         return self._other(event)
 
     def _task(self, event: Event) -> list[str]:

@@ -34,7 +34,7 @@ def shown(given: Event, *show: str, subagents: bool = False) -> list[str]:
         (event("handoff", "170k of 200k"), ["⇢ 170k of 200k"]),
         (event("error", "overloaded"), ["error: overloaded"]),
         (event("reset", "compacted"), ["(compacted)"]),
-        (event("result", "error_max_turns", is_error=True), ["error: this session ended with error_max_turns"]),
+        (event("result", "error_max_turns", is_error=True), ["this turn did not end well (error_max_turns)"]),
         (event("task", unverifiable=["a", "b"], total=7), ["warning: 2 of 7 checks cannot be verified here"]),
         (event("ask", "hi", kind="mail", id="m1", state="delivered"), ["✉ delivered: hi"]),
         (event("ask", "?", id="q1", state="timeout"), ["? q1  timeout"]),

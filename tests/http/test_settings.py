@@ -160,3 +160,15 @@ def test_other_clouds_are_refused_until_they_are_supported() -> None:
 )
 def test_what_only_this_machine_can_reach(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
+
+
+def test_the_number_of_runs_follows_what_a_container_may_use(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    for text, runs in (
+        ("max", default_max_runs(())),
+        ("1610612736", 2),
+        ("1000", 1),
+        ("nonsense", default_max_runs(())),
+    ):
+        limit.write_text(text)
+        assert default_max_runs([limit, tmp_path / "missing"]) == runs

@@ -1,0 +1,44 @@
+"""What a server refuses to be put together from, each with one line that says what to change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flower_http.errors import StartError
+from flower_http.settings import Settings
+from flower_http.wiring import build_service
+
+
+def settings(data_dir: Path, **more: str) -> Settings:
+    return Settings.load({"data_dir": str(data_dir), "rehearse": "yes", "port": "0", **more}, {})
+
+
+def test_a_workspace_root_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartError, match=r"--workspace-root .*file: File exists"):
+        build_service(settings(tmp_path / "data", workspace_root=str(tmp_path / "file")))
+
+
+@pytest.mark.parametrize("inside", ["", "data"])
+def test_the_data_dir_must_not_lie_where_agents_work(tmp_path: Path, inside: str) -> None:
+    with pytest.raises(StartError, match="where agents must not work"):
+        build_service(settings(tmp_path / "root" / inside, workspace_root=str(tmp_path / "root")))
+
+
+def test_a_play_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match=r"--rehearse=.*nowhere"):
+        build_service(settings(tmp_path / "data", rehearse=str(tmp_path / "nowhere.toml")))
+
+
+def test_a_flow_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="--flow mine=no_such_module:make"):
+        build_service(settings(tmp_path / "data", flow="mine=no_such_module:make"))
+
+
+def test_a_server_is_put_together_started_and_stopped(tmp_path: Path) -> None:
+    service = build_service(settings(tmp_path / "data"))
+    service.start()
+    assert service.url.startswith("http://127.0.0.1:")
+    service.stop(8.0)
