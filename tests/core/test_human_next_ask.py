@@ -112,6 +112,7 @@ def test_a_question_whose_answer_could_not_be_kept_is_handed_out_again_to_those_
         assert claimed.wait(5)
         assert agents.start(channel.next_ask(0)).result(5) is None
         consumer = agents.start(channel.next_ask())
+        agents.do(lambda: None)  # it has found the question claimed, and sleeps
         go_on.set()
         found = consumer.result(5)
         thread.join(5)

@@ -94,6 +94,8 @@ def test_scan_goes_into_directories_and_past_links_and_hidden_files(bench: Workb
     (bench.artifacts / ".hidden").write_text("x")
     (bench.artifacts / "link").symlink_to(tmp_path)
     (bench.artifacts / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "outside.sh").write_text("# desc: none of its business\n")
+    (bench.scripts / "file.sh").symlink_to(tmp_path / "outside.sh")
     os.mkfifo(bench.artifacts / "pipe")
     assert [(entry.section, entry.path.name, entry.size) for entry in bench.scan()] == [("artifacts", "out.txt", 5)]
 
