@@ -1,0 +1,48 @@
+"""What a runtime checks and makes before any agent runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flower_core import CredentialsMissing, Runtime, Workbench
+
+ENVIRON = {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "error", "said"),
+    [
+        ({}, CredentialsMissing, "ANTHROPIC_API_KEY"),
+        ({**ENVIRON, "CLAUDE_CODE_USE_VERTEX": "1"}, CredentialsMissing, "CLAUDE_CODE_USE_VERTEX"),
+        ({**ENVIRON, "ANTHROPIC_BASE_URL": "localhost:8080"}, ValueError, "ANTHROPIC_BASE_URL must be a URL"),
+    ],
+)
+def test_an_environment_that_reaches_no_model_is_refused_before_anything_is_made(
+    tmp_path: Path, environ: dict[str, str], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        Runtime(workspace=tmp_path / "space", run_dir=tmp_path / "books", environ=environ)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("given", [{}, {"run_id": "run-1"}])
+def test_it_makes_its_directories_and_has_a_run_id(tmp_path: Path, given: dict[str, Any]) -> None:
+    runtime = Runtime(workspace=tmp_path / "space", run_dir=tmp_path / "books", environ=ENVIRON, **given)
+    runtime.close()
+    assert runtime.run_id == given.get("run_id", runtime.run_id) != ""
+    assert runtime.workspace.is_dir()
+    assert (tmp_path / "books" / "config" / runtime.run_id).is_dir()
+    assert runtime.interrupt("hello") is False
+    assert (runtime.results, runtime.total_cost(), runtime.context_of("none")) == ([], 0.0, 0)
+
+
+def test_a_workbench_is_shared_made_or_left_out(tmp_path: Path) -> None:
+    shared = Workbench(tmp_path)
+    for given, root in ((shared, shared.root), (True, tmp_path / "books" / "workbench"), (False, None)):
+        runtime = Runtime(workspace=tmp_path, run_dir=tmp_path / "books", environ=ENVIRON, workbench=given)
+        runtime.close()
+        assert (runtime.workbench and runtime.workbench.root) == root
+    assert (tmp_path / "books" / "workbench" / "notes").is_dir()
