@@ -195,6 +195,18 @@ def test_an_unreachable_goal_can_be_accepted(tmp_path: Path, answer: str) -> Non
     assert ctx["_goal_accepted"] == "缺少屏幕"
 
 
+def test_words_against_a_verdict_reach_the_next_judge_even_if_the_disk_refuses_them(tmp_path: Path) -> None:
+    case = Case(tmp_path, {"干活·判定#1": UNREACHABLE, "干活·判定#2": ACHIEVED}, ("用虚拟屏幕就行",))
+    lock = case.brief_path.with_name(f".{case.brief_path.name}.lock")
+    lock.unlink()
+    lock.mkdir()  # nothing can be appended to the brief any more
+    ctx = case.run()
+    assert "_failed_at" not in ctx
+    assert "用虚拟屏幕就行" in case.runner.prompt_of("干活·判定#2")
+    assert Brief.load(case.brief_path).amendments == ""
+    assert len(case.channel.ui_errors) == 1
+
+
 @pytest.mark.parametrize("answer", [f"{ACCEPT}（但先补上截图）", f"不{ACCEPT}", f"{ACCEPT}?"])
 def test_an_option_with_anything_added_is_no_option(tmp_path: Path, answer: str) -> None:
     case = Case(tmp_path, {"干活·判定#1": UNREACHABLE, "干活·判定#2": ACHIEVED}, (answer,))
