@@ -53,6 +53,8 @@ def main(argv: list[str], platform: str = sys.platform) -> int:
     # Asked of the kernel, a parent that has died before this line would never be missed.
     parent = int(os.environ.get("FLOWER_PARENT_PID") or os.getppid())
     environ = clean_environment(dict(os.environ))
+    # A server put into the background by a shell ignores SIGINT, and what it starts would inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if platform == "linux":
         become(argv, environ, parent)
     return watch(argv, environ, parent)

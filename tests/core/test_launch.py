@@ -63,6 +63,20 @@ def test_the_command_is_interrupted_when_the_parent_is_killed(tmp_path: Path, pl
         eventually(lambda: not alive(child), timeout=20)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("platform", ["linux", "elsewhere"])
+def test_a_server_that_ignores_interrupts_does_not_pass_that_on(platform: str) -> None:
+    ignore = "import signal, subprocess, sys; signal.signal(2, signal.SIG_IGN); subprocess.run(sys.argv[1:])"
+    run = f"import sys; from flower_core.claude import launch; sys.exit(launch.main(sys.argv[1:], {platform!r}))"
+    look = [sys.executable, "-c", run, "/bin/grep", "SigIgn", "/proc/self/status"]
+    environ = {name: value for name, value in os.environ.items() if name != "FLOWER_PARENT_PID"}
+    done = subprocess.run(
+        [sys.executable, "-c", ignore, *look], env=environ, capture_output=True, text=True, timeout=30
+    )
+    ignored = int(done.stdout.split()[1], 16)
+    assert not ignored & (1 << (signal.SIGINT - 1))
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
