@@ -104,7 +104,8 @@ def paths(roots: Sequence[Path], cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
 
     Relative paths are taken from the ``cwd`` of the hook input, else from ``cwd``. The roots are resolved now, so
     that none of them can be turned into a link to somewhere else later. A link that is made between this look and
-    the tool's own is not seen; only somebody with Bash can make one.
+    the tool's own is not seen; only somebody with Bash can make one. What the agent program has put aside of long
+    outputs may be read back, too, but not written.
     """
     resolved = tuple(dict.fromkeys(os.path.realpath(root) for root in roots))
     text = texts_for(lang)
@@ -116,8 +117,9 @@ def paths(roots: Sequence[Path], cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
         base = hook.get("cwd")
         if not isinstance(base, str) or not os.path.isabs(base):
             base = str(cwd.absolute())
+        allowed = resolved if tool in _WRITERS else (*resolved, *_saved_outputs(hook))
         for path in _named(str(tool), _input(hook), base):
-            if path is None or not all(_within(real, resolved) for real in _readings(path, base)):
+            if path is None or not all(_within(real, allowed) for real in _readings(path, base)):
                 shown = "?" if path is None else path
                 return deny(text("guards.paths", path=shown[:300], roots=", ".join(resolved)))
         return {}
@@ -171,6 +173,15 @@ def _named(tool: str, given: Mapping[str, Any], base: str) -> Iterator[str | Non
             yield from _globbed(pattern, start)
         else:
             yield None
+
+
+def _saved_outputs(hook: Mapping[str, Any]) -> tuple[str, ...]:
+    """The directory beside the session's transcript where outputs above 30,000 characters lie whole."""
+    transcript = hook.get("transcript_path")
+    if not isinstance(transcript, str) or not os.path.isabs(transcript) or not transcript.endswith(".jsonl"):
+        return ()
+    folder = os.path.join(os.path.realpath(transcript.removesuffix(".jsonl")), "tool-results")
+    return () if os.path.islink(folder) else (folder,)
 
 
 def _is_plain(path: object) -> bool:

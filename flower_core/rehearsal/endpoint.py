@@ -247,7 +247,7 @@ class RehearsalServer:
 def _json(
     start_response: StartResponse, status: int, data: Mapping[str, Any], headers: Mapping[str, str] | None = None
 ) -> list[bytes]:
-    body = json.dumps(data, ensure_ascii=False).encode()
+    body = json.dumps(data).encode()
     start_response(_status(status), [_JSON, ("Content-Length", str(len(body))), *(headers or {}).items()])
     return [body]
 

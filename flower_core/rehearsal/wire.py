@@ -84,7 +84,7 @@ def error_body(error_type: str, text: str) -> dict[str, Any]:
 
 def sse(kind: str, **data: Any) -> bytes:
     """One server-sent event."""
-    return f"event: {kind}\ndata: {json.dumps({'type': kind, **data}, ensure_ascii=False)}\n\n".encode()
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
 
 
 def opening(whole: Mapping[str, Any]) -> bytes:

@@ -259,6 +259,32 @@ def test_paths_hold_subagents_too_and_leave_other_tools_alone(guard: Guard) -> N
     assert guard(call("WebFetch", url="https://example.org")) == {}
 
 
+def test_long_outputs_that_were_put_aside_can_be_read_back_and_not_written(place: Path, guard: Guard) -> None:
+    session = place.parent / "config" / "projects" / "p" / "0000-session"
+    saved = session / "tool-results" / "b1.txt"
+    about = {"transcript_path": f"{session}.jsonl"}
+    for tool in ("Read", "Grep", "Glob"):
+        assert guard(call(tool, **{PATH_FIELDS[tool]: str(saved)}) | about) == {}
+        assert reason(guard(call(tool, **{PATH_FIELDS[tool]: str(session / "memory")}) | about))
+        assert reason(guard(call(tool, **{PATH_FIELDS[tool]: str(saved)})))
+    for tool in ("Write", "Edit", "NotebookEdit"):
+        assert reason(guard(call(tool, **{PATH_FIELDS[tool]: str(saved)}) | about))
+
+
+@pytest.mark.parametrize("transcript", ["", "s.jsonl", "/etc/hostname", "/.jsonl/../x", 5, None])
+def test_a_transcript_that_is_none_opens_nothing(guard: Guard, transcript: object) -> None:
+    assert reason(guard(call("Read", file_path="/tool-results/x") | {"transcript_path": transcript}))
+
+
+def test_a_link_in_place_of_the_outputs_opens_nothing(place: Path, guard: Guard) -> None:
+    session = place.parent / "session"
+    session.mkdir()
+    (session / "tool-results").symlink_to("/etc")
+    about = {"transcript_path": f"{session}.jsonl"}
+    assert reason(guard(call("Read", file_path=str(session / "tool-results" / "hostname")) | about))
+    assert reason(guard(call("Read", file_path="/etc/hostname") | about))
+
+
 def test_every_named_root_is_open(place: Path) -> None:
     guard = paths([place / "ws", place / "other"], place / "ws", "en")
     assert guard(call("Read", file_path=str(place / "other/secret.txt"))) == {}

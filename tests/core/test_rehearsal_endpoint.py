@@ -93,6 +93,14 @@ def test_a_streamed_reply_adds_up_to_the_same_message() -> None:
     assert sum("text" in delta for delta in deltas) > 1
 
 
+def test_words_that_are_no_unicode_text_are_played_all_the_same() -> None:
+    with RehearsalServer(play({"text": "half of a pair: \ud83d"}), pace=0) as server:
+        said = {"role": "user", "content": "x"}
+        whole = post(server, {"messages": [said]})[1]
+        pieces = [event["delta"].get("text", "") for event in stream(server, said) if "delta" in event]
+    assert whole["content"][0]["text"] == "".join(pieces) == "half of a pair: \ud83d"
+
+
 @pytest.mark.parametrize("name", sorted(NAMED_ERRORS))
 def test_errors_have_the_status_and_shape_of_the_api(name: str) -> None:
     reply = {"error": name, "headers": {"retry-after": "3"}}

@@ -66,6 +66,20 @@ def test_what_a_role_may_not_use_does_not_exist_for_it(staged: MakeStage, role: 
     assert (stage.workspace / "there.txt").read_text() == "old"
 
 
+def test_an_output_too_long_to_show_can_be_read_back(staged: MakeStage) -> None:
+    noisy = "python3 -c \"print('begin'); print('x\\n' * 20000); print('the last line')\""
+    saved = {"pattern": r"(/\S+/tool-results/\S+\.txt)", "in": "Bash", "default": "nothing was saved"}
+    script = [
+        {"tools": [["Bash", {"command": noisy}]]},
+        {"tools": [["Read", {"file_path": "{saved}", "limit": 1}]]},
+        {"text": "Enough."},
+    ]
+    stage = staged({"facts": {"saved": saved}, "agent": script})
+    shown, read = results(stage, agent("Bash", "Read"))
+    assert "tool-results" in shown[1]
+    assert (read[0], read[1].strip()) == (False, "1\tbegin")
+
+
 @pytest.mark.parametrize("mode", ["dontAsk", "bypassPermissions"])
 def test_a_wider_tool_list_of_ones_own_still_meets_the_whitelist(staged: MakeStage, mode: Any) -> None:
     """The tools exist, as a worker has them; on the main thread the hook says no, whatever the permission mode."""
