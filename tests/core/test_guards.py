@@ -261,14 +261,19 @@ def test_paths_hold_subagents_too_and_leave_other_tools_alone(guard: Guard) -> N
 
 def test_long_outputs_that_were_put_aside_can_be_read_back_and_not_written(place: Path, guard: Guard) -> None:
     session = place.parent / "config" / "projects" / "p" / "0000-session"
-    saved = session / "tool-results" / "b1.txt"
+    saved, other = str(session / "tool-results" / "b1.txt"), str(session / "memory")
     about = {"transcript_path": f"{session}.jsonl"}
+
+    def asked(tool: str, path: str, **more: str) -> dict[str, Any]:
+        given: dict[str, Any] = {PATH_FIELDS[tool]: path}
+        return guard({**call(tool, **given), **more})
+
     for tool in ("Read", "Grep", "Glob"):
-        assert guard(call(tool, **{PATH_FIELDS[tool]: str(saved)}) | about) == {}
-        assert reason(guard(call(tool, **{PATH_FIELDS[tool]: str(session / "memory")}) | about))
-        assert reason(guard(call(tool, **{PATH_FIELDS[tool]: str(saved)})))
+        assert asked(tool, saved, **about) == {}
+        assert reason(asked(tool, other, **about))
+        assert reason(asked(tool, saved))
     for tool in ("Write", "Edit", "NotebookEdit"):
-        assert reason(guard(call(tool, **{PATH_FIELDS[tool]: str(saved)}) | about))
+        assert reason(asked(tool, saved, **about))
 
 
 @pytest.mark.parametrize("transcript", ["", "s.jsonl", "/etc/hostname", "/.jsonl/../x", 5, None])
