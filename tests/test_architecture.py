@@ -16,7 +16,8 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 #: Low to high; a module may import from its own rank and below.
 CORE_RANKS = (
     ("errors", "events", "files", "texts"),
-    ("agent", "documents", "looks", "operands", "shell", "human_inbox", "human_log", "human_records", "human_queue", "human_questions", "human", "rescue"),
+    ("agent", "documents", "looks", "operands", "shell", "rescue"),
+    ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
     ("guards", "call"),
     ("claude", "roles"),

@@ -23,6 +23,7 @@ from flower_client.screen import Screen
 from flower_client.session import WatchSession
 
 F = TypeVar("F", bound=Callable[..., Any])
+_REFUSED = "A server that cannot do that yet refuses it."
 
 _VIEWING = (
     option(
@@ -87,10 +88,14 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
     help="How long a question waits, at most 86400; 0 when nobody is there. [default: 1800]",
 )
 @option("--new", is_flag=True, help="Start afresh in a workspace that holds earlier work.")
-@option("--isolate", is_flag=True, help="Workers work in git worktrees of their own. A server that cannot do that yet refuses it.")
+@option("--isolate", is_flag=True, help=f"Workers work in git worktrees of their own. {_REFUSED}")
 @option("--budget", type=float, metavar="USD", help="Most US dollars for the whole run. [default: no limit]")
-@option("--window", type=int, metavar="TOKENS", help="Context window to assume. [default: the model's] A server that cannot do that yet refuses it.")
-@option("--no-handoff", is_flag=True, help="No handoff to a fresh session when the context fills up; no effect on a server that has none yet.")
+@option("--window", type=int, metavar="TOKENS", help=f"Context window to assume. [default: the model's] {_REFUSED}")
+@option(
+    "--no-handoff",
+    is_flag=True,
+    help="No handoff to a fresh session when the context fills up; some servers have none anyway.",
+)
 @option("-i", "--instructions", metavar="TEXT", help="Further instructions for whoever does the work.")
 @_all_of(_STARTING)
 @_all_of(_VIEWING)
