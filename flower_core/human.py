@@ -167,6 +167,22 @@ class HumanChannel:
         """Keep an answer the agent may not have got: the same words asked again are answered with it, once."""
         self._books.keep(question, answer)
 
+    def go_on(self, *, ask: int, mail: int, used: int = 0) -> None:
+        """Go on after an earlier process: number the next question and message at least so high.
+
+        ``used`` questions have been taken from the quota already.
+        """
+        self._questions.go_on(ask, used)
+        self._inbox.go_on(mail)
+
+    def expect(self, ask_id: str, question: str) -> None:
+        """An earlier process left this question open: asked again in the same words it keeps its id."""
+        self._questions.expect(ask_id, question)
+
+    def withdraw(self, ask_id: str) -> bool:
+        """Expect that question no longer; True for exactly one caller, False once it has been asked again."""
+        return self._questions.withdraw(ask_id)
+
     def redeliver(self, ask_id: str) -> bool:
         """Put an answer into the inbox whose delivery is known to have failed. False if there is no such answer."""
         ask = self._questions.get(ask_id)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from flower_core.events import EventSink
+from flower_core.human_questions import words_of
 from flower_core.human_records import Mail
 
 
@@ -19,6 +20,11 @@ class Inbox:
         self._next_id = first_id
         self._mail: dict[str, Mail] = {}
         self._announced: set[str] = set()
+
+    def go_on(self, first_id: int) -> None:
+        """Give no number below ``first_id`` to new mail."""
+        with self._lock:
+            self._next_id = max(self._next_id, first_id)
 
     def put(self, text: str, amended: str = "") -> Mail:
         """Queue ``text`` and emit ``queued``. It can be taken only after that, so events keep their order."""
@@ -74,19 +80,15 @@ class Books:
     def keep(self, question: str, answer: str, mail_id: str = "") -> None:
         """Keep ``answer``; ``mail_id`` is the mail that tells of it too, if there is one."""
         with self._lock:
-            self._answers[_words(question)] = (answer, mail_id)
+            self._answers[words_of(question)] = (answer, mail_id)
 
     def recall(self, question: str) -> tuple[str, str] | None:
         """The answer kept for these words, and the mail it makes superfluous; given out once."""
         with self._lock:
-            return self._answers.pop(_words(question), None)
+            return self._answers.pop(words_of(question), None)
 
     def forget(self, mail_ids: Iterable[str]) -> None:
         """Drop the answers these mails have told the agent: asking again is then meant."""
         gone = set(mail_ids)
         with self._lock:
             self._answers = {words: kept for words, kept in self._answers.items() if kept[1] not in gone}
-
-
-def _words(question: str) -> str:
-    return " ".join(question.split())

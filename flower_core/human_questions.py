@@ -40,15 +40,38 @@ class Waiting:
     announced: threading.Event = field(default_factory=threading.Event)
 
 
+def words_of(question: str) -> str:
+    """What makes two questions the same: their words, however they are spaced."""
+    return " ".join(question.split())
+
+
 class Questions:
     """Every question of a channel, the settled ones included. All methods may be called from any thread."""
 
     def __init__(self, first_id: int = 1) -> None:
         self._lock = threading.Lock()
         self._next_id = first_id
+        self._expected: dict[str, str] = {}
         self._used = 0
         self._asks: dict[str, Ask] = {}
         self._waiting: dict[str, Waiting] = {}
+
+    def go_on(self, first_id: int, used: int) -> None:
+        """Give no number below ``first_id`` to a new question, and count ``used`` questions as put already."""
+        with self._lock:
+            self._next_id = max(self._next_id, first_id)
+            self._used = max(self._used, used)
+
+    def expect(self, ask_id: str, question: str) -> None:
+        """Should these words be asked, the question is ``ask_id``, which an earlier process left open."""
+        with self._lock:
+            self._expected[words_of(question)] = ask_id
+
+    def withdraw(self, ask_id: str) -> bool:
+        """Expect that question no longer; False when it has been asked again, or was never expected."""
+        with self._lock:
+            found = next((words for words, known in self._expected.items() if known == ask_id), None)
+            return found is not None and self._expected.pop(found) == ask_id
 
     def admit(self, draft: Ask, max_asks: int | None, loop: asyncio.AbstractEventLoop) -> Ask | Waiting:
         """Number ``draft``; a Waiting if it may wait, else the Ask as it was settled on the spot.
@@ -56,8 +79,9 @@ class Questions:
         A draft that is settled already (invalid, replayed) takes nothing from the quota ``max_asks``.
         """
         with self._lock:
-            ask = replace(draft, id=f"q{self._next_id}")
-            self._next_id += 1
+            known = self._expected.pop(words_of(draft.question), None) if draft.state == "asked" else None
+            ask = replace(draft, id=known or f"q{self._next_id}")
+            self._next_id += known is None
             if ask.state == "asked":
                 if max_asks is not None and self._used >= max_asks:
                     ask = ask.settled("over_budget")

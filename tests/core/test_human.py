@@ -131,6 +131,31 @@ def test_ids_go_on_from_where_an_earlier_process_stopped() -> None:
     assert channel.send("hello").id == "m4"
 
 
+def test_a_channel_that_goes_on_repeats_no_number_and_forgets_no_quota() -> None:
+    channel = HumanChannel(lang="en", timeout_s=0, max_asks=3)
+    channel.go_on(ask=5, mail=4, used=2)
+    channel.go_on(ask=1, mail=1)
+    asked = [asyncio.run(channel.ask(f"number {n}")) for n in range(2)]
+    assert [(ask.id, ask.state) for ask in asked] == [("q5", "timeout"), ("q6", "over_budget")]
+    assert channel.send("hello").id == "m4"
+
+
+def test_a_question_left_open_keeps_its_id_when_the_same_words_are_asked_again() -> None:
+    channel = HumanChannel(lang="en", timeout_s=0)
+    channel.go_on(ask=8, mail=1)
+    channel.expect("q3", "Which  colour?")
+    asked = [asyncio.run(channel.ask(words)) for words in ("Which size?", "Which colour?\n", "Which colour?")]
+    assert [ask.id for ask in asked] == ["q8", "q3", "q9"]
+
+
+def test_what_is_expected_is_either_asked_again_or_withdrawn_once() -> None:
+    channel = HumanChannel(lang="en", timeout_s=0)
+    channel.expect("q1", "Which colour?")
+    channel.expect("q2", "Which size?")
+    assert asyncio.run(channel.ask("Which colour?")).id == "q1"
+    assert [channel.withdraw(ask_id) for ask_id in ("q1", "q2", "q2", "q9")] == [False, True, False, False]
+
+
 def test_waited_s_stands_still_once_the_question_is_settled() -> None:
     ask = Ask("q1", "?", asked_at=1000.0)
     assert ask.waited_s > 1e6
