@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from flower_http.disk_watch import SICK_S, DiskWatch
 from flower_http.engine import Engine
 from flower_http.errors import Problem, invalid_body, unknown_run
 from flower_http.event_log import EventLog, LogClosed
@@ -26,10 +25,9 @@ from flower_http.slots import Claim, Slots
 from flower_http.steering import Steering
 from flower_http.views import AskView, MailView
 
-#: How long the disk may refuse before the runs are stopped; they go on when it is well again. Seconds.
-SICK_S = 60.0
+#: How long a request to start a run waits for the disk, in seconds.
+CREATE_S = 10.0
 CANCELLED = "cancelled by a person"
-_WATCH_EVERY_S = 1.0
 _FLUSH_S = 1.0
 _RECENT = 200
 #: Among the parameters of a run: which request started it.
@@ -41,9 +39,9 @@ class RunManager:
     """All runs of one server; the :class:`~flower_http.manager_api.Manager` of its routes.
 
     At most ``max_runs`` (>= 1) run at a time, at most ``queue`` (>= 0) wait for their turn, and never two in
-    one workspace. When the journal has refused for ``sick_s`` seconds the runs are stopped, and they go on when it is
-    well again. Call :meth:`start_up` once the engine runs. Every method may be called from any thread; none holds a
-    lock while it waits for the disk.
+    one workspace. A start waits at most ``create_s`` seconds for the journal; ``sick_s`` is that of
+    :class:`~flower_http.disk_watch.DiskWatch`. Call :meth:`start_up` once the engine runs. Every method may be called
+    from any thread; none holds a lock while it waits for the disk.
     """
 
     def __init__(
@@ -55,20 +53,20 @@ class RunManager:
         max_runs: int,
         queue: int,
         lang: str = "en",
+        create_s: float = CREATE_S,
         sick_s: float = SICK_S,
     ) -> None:
         self._book = book
         self._engine = engine
         self._kit = kit
         self._lang = lang
-        self._sick_s = sick_s
+        self._create_s = create_s
         self._ids = RunIds()
         self._slots: Slots[Job] = Slots(
             lambda job: job.start(engine, lambda ended: self._slots.drop(ended.run_id)), max_runs=max_runs, queue=queue
         )
-        self._steering = Steering(self._log, self._slots.find)
-        self._watch = threading.Thread(target=self._watch_journal, name="flower-watch", daemon=True)
-        self._watch_stop = threading.Event()
+        self._steering = Steering(self._log, self._slots.find, kit.open_asks)
+        self._watch = DiskWatch(book.journal, self._slots, self._go_on, sick_s=sick_s)
 
     # ---- life of the manager
 
@@ -89,7 +87,7 @@ class RunManager:
         """Start nothing more, write the books of what runs, and stop it so that it can go on later."""
         until = time.monotonic() + deadline_s
         running = self._slots.close()
-        self._watch_stop.set()
+        self._watch.stop()
         for job in running:
             try:
                 job.rescue()
@@ -232,7 +230,7 @@ class RunManager:
             "by": by,
         }
         try:
-            return self._book.create(row)
+            return self._book.create(row, timeout=self._create_s)
         except JournalUnavailable as error:
             raise Problem(503, "journal-unavailable", f"the run was not started: {error}") from error
 
@@ -251,7 +249,7 @@ class RunManager:
     def _end_unstarted(self, log: EventLog) -> None:
         """Write down the end of a run that no job carries. Should one take it up meanwhile, it finds the log closed."""
         with suppress(LogClosed):
-            self._steering.settle_left_over(log)
+            self._steering.decline_open(log)
             log.append("system", FINISHED, payload={"state": "cancelled", "error": CANCELLED})
 
     def _take_up(self, log: EventLog, *, interrupted: bool, always: bool = False) -> None:
@@ -266,7 +264,7 @@ class RunManager:
         try:
             self._kit.places.make(workspace)
             if interrupted:
-                self._steering.settle_left_over(log)
+                self._steering.settle_kept(log)
                 log.append("system", RESUMED, payload={"state": "queued"})
             # Also a run that was queued when the server went down may have run before.
             self._slots.put(Job(log, params, workspace, self._kit, resumed=interrupted or bool(view.started_at)))
@@ -284,24 +282,7 @@ class RunManager:
         except Exception:  # one run that cannot go on must not keep the others, or the server, from it
             _LOG.exception("run %s is not taken up", log.run_id)
 
-    def _watch_journal(self) -> None:
-        stopped: set[str] = set()
-        probe: Future[None] | None = None
-        while not self._watch_stop.wait(_WATCH_EVERY_S):
-            since = self._book.journal.failing_since
-            if since is not None and (probe is None or probe.done()):
-                # The journal learns that the disk is well by writing, and there may be nothing left to write.
-                probe = self._book.journal.submit(lambda connection: None)
-            if since is not None and time.monotonic() - since > self._sick_s:
-                self._slots.hold(True)
-                for job in self._slots.running():
-                    stopped.add(job.run_id)
-                    job.end("interrupted", "the journal could not be written")
-            elif since is None:
-                stopped = {run_id for run_id in stopped if not self._is_over(run_id)}
-                self._slots.hold(bool(stopped))
-
-    def _is_over(self, run_id: str) -> bool:
+    def _go_on(self, run_id: str) -> bool:
         """Let a run go on that was stopped because of the disk; False while it still has to come to its stop."""
         log = self._book.get(run_id)
         if log is None or log.view.final:

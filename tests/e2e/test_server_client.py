@@ -45,7 +45,8 @@ def test_start_and_watch_in_a_script_with_the_first_option_taken_sees_the_run_su
     assert run["state"] == "succeeded"
     assert (server.workspace(run) / "greeting.txt").read_text().startswith("Hello\n")
     assert "Which greeting should the result open with?" in done.stdout
-    assert f"run {run_id}: succeeded" in done.stdout
+    assert re.search(r"^run +succeeded$", done.stdout, re.MULTILINE)
+    assert f"flower-client steps {run_id}" in done.stdout, "and it says where the manifest is"
 
 
 def test_leaving_at_a_question_is_code_7_and_coming_back_to_decline_it_goes_on(server: FlowerServer) -> None:

@@ -250,13 +250,17 @@ def test_a_verb_at_the_root_means_the_unfinished_run_or_the_one_that_ended_last(
     assert refused(lambda: world.manager.resolve("nobody")).slug == "unknown-run"
 
 
-def test_a_journal_that_refuses_starts_no_run_and_keeps_no_place(world: RunWorld, tmp_path: Path) -> None:
-    with disk_refusing(tmp_path / "journal.db"):
-        problem = refused(lambda: world.start("wait", "a"))
-        assert (problem.status, problem.slug) == (503, "journal-unavailable")
-        assert any("journal" in reason for reason in world.manager.ready())
-    eventually(lambda: world.manager.ready() == [], 15)
-    world.begun("a")
+def test_a_journal_that_refuses_starts_no_run_and_keeps_no_place(tmp_path: Path) -> None:
+    world = RunWorld(tmp_path, create_s=0.5)
+    try:
+        with disk_refusing(tmp_path / "journal.db"):
+            problem = refused(lambda: world.start("wait", "a"))
+            assert (problem.status, problem.slug) == (503, "journal-unavailable")
+            eventually(lambda: any("journal" in reason for reason in world.manager.ready()))
+        eventually(lambda: world.manager.ready() == [], 15)
+        world.begun("a")
+    finally:
+        world.shut_down()
 
 
 def test_while_one_start_waits_for_the_disk_everything_else_goes_on(world: RunWorld, tmp_path: Path) -> None:
