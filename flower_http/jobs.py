@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,13 +21,13 @@ from flower_core.workbench import Workbench
 from flower_core.workflow import VERDICT_KEY
 from flower_http.engine import Engine
 from flower_http.event_log import EventLog, LogClosed
-from flower_http.flows import Flow, FlowContext, Flows, Links
+from flower_http.flows import FlowContext, Flows, Links
 from flower_http.journal import JournalUnavailable
 from flower_http.places import Places
 from flower_http.projection import FINISHED, INTERRUPTED, STARTED
+from flower_http.recovery import OpenAsks, Recovery
 from flower_http.relay import Relay
 from flower_http.schemas import StartParams
-from flower_http.views import MailView
 
 Ending = Literal["cancelled", "interrupted"]
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class Kit:
     places: Places
     environ: Mapping[str, str]
     relay: Relay | None = None
+    open_asks: OpenAsks = field(default_factory=OpenAsks)
 
 
 class Job:
@@ -66,6 +67,7 @@ class Job:
         self.opened = threading.Event()
         self._kit = kit
         self._lang = log.view.lang or "en"
+        self._recovery = Recovery(log, self._lang, kit.open_asks, resumed=resumed)
         self._engine: Engine | None = None
         self._task: asyncio.Task[None] | None = None
         self._cancelled_at: float | None = None
@@ -180,8 +182,8 @@ class Job:
         context = self._context()
         flow = self._kit.flows.make(self.params, context, self._links())
         self._listen(flow.channel)
-        self._recall(flow)
         self.channel = flow.channel
+        self._recovery.begin(flow.channel)
         self.opened.set()
         self.runtime = Runtime(
             workspace=self.workspace,
@@ -193,7 +195,7 @@ class Job:
             run_id=self.run_id,
             lang=self._lang,
         )
-        ctx = await flow.run(self.runtime, on_event=self._on_event)
+        ctx = await flow.run(self.runtime, on_event=self._on_event, on_step=self._on_step)
         return _outcome(ctx)
 
     def _model_environ(self) -> Mapping[str, str]:
@@ -202,18 +204,14 @@ class Job:
         return self._kit.environ if relay is None else self._undo.enter_context(relay.lend(self._kit.environ))
 
     def _context(self) -> FlowContext:
-        view = self.log.view
-        return replace(
-            self.context_for(self.params, self.workspace, self._kit, self._lang),
-            first_id=1 + max((_number(ask.id) for ask in view.asks), default=0),
-            first_mail_id=1 + max((_number(mail.id) for mail in view.mail), default=0),
-        )
+        context = self.context_for(self.params, self.workspace, self._kit, self._lang)
+        return replace(context, first_id=self._recovery.first_id, first_mail_id=self._recovery.first_mail_id)
 
     def _links(self) -> Links:
         return Links(
             on_settle=self.settle,
             resumed=self.resumed,
-            opening=self._opening(),
+            opening=self._recovery.opening(),
             session_file=self._kit.places.session_file(self.workspace, self.run_id),
         )
 
@@ -232,36 +230,13 @@ class Job:
         channel.on_event = self._on_event if sink is None else _both(self._on_event, sink)
         self._undo.callback(setattr, channel, "on_event", sink)
 
-    def _answers(self) -> list[Mapping[str, Any]]:
-        if not self.resumed:
-            return []
-        return [kept for kept in self.log.answers().values() if kept.get("state") == "answered"]
-
-    def _opening(self) -> str:
-        """What people said before the process died, for the first prompt: the agent may never have got it."""
-        texts = texts_for(self._lang)
-        parts = []
-        answers = self._answers()
-        if answers:
-            lines = [texts("runtime.answered_line", **{k: kept[k] for k in ("question", "answer")}) for kept in answers]
-            parts.append(texts("runtime.answered_before", answers="\n".join(lines)).strip())
-        mail = self._untaken()
-        if mail:
-            parts.append(texts("runtime.said_before", words="\n\n".join(item.text for item in mail)).strip())
-        return "\n\n".join(parts)
-
-    def _untaken(self) -> list[MailView]:
-        return [item for item in self.log.view.mail if item.state == "queued"] if self.resumed else []
-
-    def _recall(self, flow: Flow) -> None:
-        if flow.channel is not None:
-            for kept in self._answers():
-                flow.channel.remember(str(kept["question"]), str(kept["answer"]))
-        for item in self._untaken():
-            payload = {"kind": "mail", "id": item.id, "state": "delivered", "amended": item.amended}
-            self.log.append("ask", item.text, payload=payload)
+    def _on_step(self, _step: object, _result: StepResult) -> None:
+        """The first step to end is the one that was cut off, if one was."""
+        self._recovery.end(self.channel)
 
     def _on_event(self, event: Event) -> None:
+        if self._ending is not None and self._ending[0] == "interrupted" and _abandoned(event):
+            return  # only its call has gone; the question waits on, and the run that goes on will ask it again
         self.log.append(event.kind, event.text, event.tool, event.payload)
 
     def _say(self, text: str, payload: Mapping[str, Any]) -> None:
@@ -280,6 +255,8 @@ class Job:
 
     def _write_end(self, finish: dict[str, Any] | None) -> None:
         try:
+            if self._ending is None or self._ending[0] != "interrupted":
+                self._recovery.end(self.channel)
             if self._ending is not None and self._ending[0] == "interrupted":
                 self._say(INTERRUPTED, {"error": self._ending[1]})
             elif self._ending is not None:
@@ -298,9 +275,10 @@ def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[
     return call
 
 
-def _number(name: str) -> int:
-    digits = name[1:]
-    return int(digits) if digits.isdecimal() else 0
+def _abandoned(event: Event) -> bool:
+    """Whether a question ends only because nobody is there any more to hear the answer."""
+    payload = event.payload
+    return event.kind == "ask" and payload.get("state") == "declined" and not payload.get("answered_by")
 
 
 def _outcome(ctx: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from flower_http.event_log import EventLog, LogClosed
 from flower_http.jobs import Job
 from flower_http.journal import JournalUnavailable
 from flower_http.projection import RunView
+from flower_http.recovery import OpenAsks, write_outcome
 from flower_http.views import AskView, MailView
 
 #: How long a request waits for what it did to be committed, in seconds.
@@ -22,12 +22,12 @@ _LOOK_EVERY_S = 0.01
 class Steering:
     """Carries people's words to the jobs. ``log_of`` and ``job_of`` look up a run; the first raises Problem 404."""
 
-    def __init__(self, log_of: Callable[[str], EventLog], job_of: Callable[[str], Job | None]) -> None:
+    def __init__(
+        self, log_of: Callable[[str], EventLog], job_of: Callable[[str], Job | None], open_asks: OpenAsks
+    ) -> None:
         self._log_of = log_of
         self._job_of = job_of
-        #: Questions an earlier process left waiting: each gets one outcome, from a person or from its run going on.
-        self._left_over: set[tuple[str, str]] = set()
-        self._lock = threading.Lock()
+        self._open_asks = open_asks
 
     def answer(
         self, run_id: str, ask_id: str, *, text: str | None, option: int | None, by: str
@@ -70,14 +70,20 @@ class Steering:
         if not log.wait_flushed(KEPT_S):
             raise Problem(503, "journal-unavailable", "it was interrupted, but that could not be kept yet")
 
-    def settle_left_over(self, log: EventLog) -> None:
-        """Settle the questions an earlier process left waiting: by the answer that was kept, else as declined."""
-        with self._lock:
-            kept = log.answers()
-            for ask in log.view.asks:
-                if ask.state == "asked" and self._first(log, ask):
-                    known = kept.get(ask.id, {"state": "declined", "answer": ""})
-                    self._write(log, ask, str(known["state"]), str(known["answer"]), str(known.get("answered_by", "")))
+    def settle_kept(self, log: EventLog) -> None:
+        """Write the outcome of questions whose answer was kept when the process died, and not shown any more."""
+        kept = log.answers()
+        for ask in log.view.asks:
+            if ask.state == "asked" and ask.id in kept and self._open_asks.claim(log.run_id, ask.id):
+                known = kept[ask.id]
+                write_outcome(log, ask, str(known["state"]), str(known["answer"]), str(known.get("answered_by", "")))
+
+    def decline_open(self, log: EventLog) -> None:
+        """Settle whatever an earlier process left waiting: its run will not go on."""
+        self.settle_kept(log)
+        for ask in log.view.asks:
+            if ask.state == "asked" and self._open_asks.claim(log.run_id, ask.id):
+                write_outcome(log, ask, "declined", "", "")
 
     def wait_until(self, log: EventLog, condition: Callable[[RunView], bool]) -> RunView:
         """The committed view once ``condition`` holds for it, or as it is after a few seconds."""
@@ -111,44 +117,48 @@ class Steering:
 
     def _try_to_settle(self, log: EventLog, ask: AskView, state: str, text: str, by: str) -> bool:
         job = self._job_of(log.run_id)
-        if job is not None and job.channel is not None:
-            return job.settle_ask(ask.id, state, text, by)
-        log.wait_flushed(KEPT_S)
-        with self._lock:
-            if log.view.state != "interrupted" or _state(log.view, ask.id) != "asked" or not self._first(log, ask):
-                return False
-            try:
-                log.settle_answer(_kept(ask, state, text, by))
-            except BaseException:
-                self._left_over.discard((log.run_id, ask.id))
-                raise
-            self._write(log, ask, state, text, by)
-        return True
-
-    def _first(self, log: EventLog, ask: AskView) -> bool:
-        """Whether nobody has settled this left-over question yet; from here on somebody has. The lock is held."""
-        key = (log.run_id, ask.id)
-        if key in self._left_over:
+        if job is not None and job.started:
+            job.opened.wait(KEPT_S)
+        channel = None if job is None else job.channel
+        if job is not None and channel is not None:
+            if job.settle_ask(ask.id, state, text, by):
+                return True
+            if not channel.withdraw(ask.id):  # it is asked again just now, or somebody else has it
+                return job.settle_ask(ask.id, state, text, by)
+        elif log.view.state not in ("interrupted", "queued"):
             return False
-        self._left_over.add(key)
-        return True
-
-    @staticmethod
-    def _write(log: EventLog, ask: AskView, state: str, text: str, by: str) -> None:
-        payload: dict[str, Any] = {
-            "id": ask.id,
-            "options": list(ask.options),
-            "state": state,
-            "answer": text,
-            "remaining": ask.remaining,
-            "asked_at": ask.asked_at,
-        }
-        if by:
-            payload["answered_by"] = by
         try:
-            log.append("ask", ask.question, payload=payload)
+            return self._settle_open(log, ask, state, text, by)
+        except BaseException:
+            if channel is not None:
+                channel.expect(ask.id, ask.question)
+            raise
+
+    def _settle_open(self, log: EventLog, ask: AskView, state: str, text: str, by: str) -> bool:
+        """Settle a question an earlier process left waiting; its run has not asked it again."""
+        if not self._open_asks.claim(log.run_id, ask.id):
+            return False
+        try:
+            log.settle_answer(_kept(ask, state, text, by))
+        except BaseException:
+            self._open_asks.give_back(log.run_id, ask.id)
+            raise
+        try:
+            write_outcome(log, ask, state, text, by)
         except LogClosed as error:
             raise Problem(409, "not-running", f"the run takes no more answers: {error}") from error
+        self._hand_on(log, ask, state, text, by)
+        return True
+
+    def _hand_on(self, log: EventLog, ask: AskView, state: str, text: str, by: str) -> None:
+        """Tell a channel that has come into being meanwhile; one that comes later finds the answer in the books."""
+        job = self._job_of(log.run_id)
+        if job is None or job.channel is None:
+            return
+        if not job.channel.withdraw(ask.id) and job.settle_ask(ask.id, state, text, by):
+            return
+        if state == "answered":
+            job.channel.remember(ask.question, text)
 
 
 def _ask_of(log: EventLog, ask_id: str) -> AskView:

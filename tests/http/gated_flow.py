@@ -29,6 +29,9 @@ class Scene:
         self.openings: list[str] = []
         self.told: list[str] = []
         self.channels: list[HumanChannel] = []
+        #: Of a task ``ask``: wait for ``go`` first; do only that, and ask nothing.
+        self.pause = False
+        self.forget = False
 
 
 SCENES: dict[str, Scene] = {}
@@ -69,9 +72,9 @@ class Gated(Workflow):
             raise RuntimeError("it broke")
         if task == "exit":
             raise SystemExit(3)
-        if task == "wait":
+        if task == "wait" or here.pause or here.forget:
             await _until(here.go)
-        if task == "ask":
+        if task == "ask" and not here.forget:
             assert self.channel is not None
             ask = await self.channel.ask("Which one?", ["this", "that"])
             here.told.append(f"{ask.state}: {ask.answer}")
