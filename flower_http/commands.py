@@ -72,8 +72,9 @@ def _serve_command(build: BuildService) -> click.Command:
             raise _Refused(str(error)) from error
 
     help_text = (
-        "Serve until SIGTERM or Ctrl-C.\n\nPrints one line to standard output when it accepts requests; logs go to "
-        "standard error. FLOWER_TOKEN holds one token with every scope, if any.\n\n"
+        "Serve until SIGTERM, SIGHUP or Ctrl-C.\n\n"
+        "Prints one line to standard output when it accepts requests; logs go to standard error. FLOWER_TOKEN "
+        "holds one token with every scope, if any.\n\n"
         "The model's credentials: ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or CLAUDE_CODE_OAUTH_TOKEN; none is needed "
         "with --rehearse."
     )

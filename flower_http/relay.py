@@ -23,6 +23,8 @@ from waitress.channel import ClientDisconnected
 from waitress.server import create_server
 from waitress.wasyncore import close_all
 
+from flower_http.settings import MODEL_SECRETS
+
 DEFAULT_UPSTREAM: Final = "https://api.anthropic.com"
 #: What the agent program asks for; nothing else is passed on.
 PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
@@ -35,8 +37,6 @@ _HOP: Final = {
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"),
     *("upgrade", "host", "content-length", "x-api-key", "authorization", "accept-encoding"),
 }
-#: Whatever opens the endpoint. It stays with the relay.
-_SECRETS: Final = {"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_CUSTOM_HEADERS"}
 _LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 _CHUNK: Final = 64 * 1024
 _LOG = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ class Relay:
         The token is good until the context is left.
         """
         token = self.app.admit()
-        plain = {name: value for name, value in environ.items() if name not in _SECRETS}
+        plain = {name: value for name, value in environ.items() if name not in MODEL_SECRETS}
         # Where there is a proxy for the world, the way to the relay must not lead through it.
         direct = {name: ",".join(filter(None, (plain.get(name), "127.0.0.1"))) for name in ("NO_PROXY", "no_proxy")}
         try:

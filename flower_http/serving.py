@@ -17,7 +17,8 @@ from typing import Protocol
 from flower_core.errors import FlowerError
 from flower_http import logs
 from flower_http.errors import StartError
-from flower_http.settings import Settings
+from flower_http.secrecy import hide
+from flower_http.settings import SECRETS, Settings
 from flower_http.tokens import TokenStore
 
 try:
@@ -27,7 +28,8 @@ except ImportError:  # pragma: no cover - no such module on Windows, where nothi
 
 #: Seconds the service gets to stop, and seconds after which the process ends whatever still hangs.
 _STOP_S, _END_S = 8.0, 9.5
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: SIGHUP comes when the terminal it was started from goes away.
+_SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 _LOG = logging.getLogger(__name__)
 
 
@@ -52,7 +54,7 @@ BuildService = Callable[[Settings], Service]
 
 
 def serve(settings: Settings, build: BuildService) -> None:
-    """Serve until SIGTERM or SIGINT. Call from the main thread.
+    """Serve until SIGTERM, SIGINT or SIGHUP. Call from the main thread. The process's environment loses its secrets.
 
     Raises :class:`StartError`, with one line that says what to do, when anything is in the way; nothing has been
     started then.
@@ -62,6 +64,7 @@ def serve(settings: Settings, build: BuildService) -> None:
         _LOG.warning(line)
     with data_dir(settings.data_dir):
         check(settings)
+        hide(SECRETS)
         # A SimpleQueue may be used from a signal handler; an Event may not, its lock is not reentrant.
         stops: queue.SimpleQueue[int] = queue.SimpleQueue()
         with _on_signals(stops.put):
@@ -135,9 +138,11 @@ def _end_anyway() -> None:  # pragma: no cover - only when a stop hangs
 
 @contextmanager
 def _on_signals(put: Callable[[int], None]) -> Iterator[None]:
-    before = {name: signal.signal(name, lambda number, _frame: put(number)) for name in _SIGNALS}
+    # What was ignored when we came stays ignored: nohup, and a shell's `&`, want it so.
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda got, _frame: put(got)) for number in wanted}
     try:
         yield
     finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,7 +1,7 @@
 """Every setting of the server: its flag, its FLOWER_* variable, its default and what it may hold.
 
 This is the only module that reads the environment. A flag beats a variable, a variable beats the file (the one named
-by FLOWER_ENV_FILE, else ``.env`` in the working directory). Nothing is written back to the environment.
+by FLOWER_ENV_FILE, else ``.env`` in the working directory). Only secrecy.py ever changes the environment.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ MEMORY_PER_RUN = 768 * 1024 * 1024
 _MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+#: Whatever opens the model's endpoint.
+MODEL_SECRETS = (*CREDENTIALS, "ANTHROPIC_CUSTOM_HEADERS")
+#: Variables that no agent's command may get to see.
+SECRETS = (*MODEL_SECRETS, "FLOWER_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _MODEL_PREFIXES = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_SUBAGENT_MODEL")
 #: Variables with our prefix that are not the server's: the client's, and the one that names the file.

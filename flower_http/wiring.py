@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import ExitStack
 
-from flower_core.claude.environment import CREDENTIALS, agent_program
+from flower_core.claude.environment import agent_program
 from flower_core.rehearsal import Play, RehearsalServer
 from flower_http.app import create_app
 from flower_http.auth import Guard
@@ -24,7 +24,7 @@ from flower_http.poll import EventsApp
 from flower_http.relay import relay_for
 from flower_http.runs import RunManager
 from flower_http.server import make_server
-from flower_http.settings import Settings
+from flower_http.settings import CREDENTIALS, Settings
 from flower_http.tokens import TokenStore
 
 #: What the agent program is given as a key when a script stands in for the model.

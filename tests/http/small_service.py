@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 
 from flower_http.commands import make_cli
-from flower_http.settings import Settings
+from flower_http.settings import SECRETS, Settings
 
 
 class Listening:
@@ -25,6 +26,8 @@ class Listening:
 
     def stop(self, deadline_s: float) -> None:
         self._socket.close()
+        left = [name for name in SECRETS if name in os.environ]
+        print(f"secrets not unset: {', '.join(left) or 'none'}", file=sys.stderr)
         print(f"stopped with {deadline_s:g} s to spare", file=sys.stderr)
 
 

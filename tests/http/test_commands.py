@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from flower_http.commands import make_cli
 from flower_http.serving import Service
-from flower_http.settings import TABLE, Settings
+from flower_http.settings import SECRETS, TABLE, Settings
 from flower_http.tokens import TokenStore, add_token
 from tests.http import small_service
 
@@ -185,7 +185,7 @@ def server(data: str) -> Iterator[Process]:
         process.popen.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_serve_says_one_line_where_it_listens_and_ends_orderly(server: Process, number: int) -> None:
     match = re.fullmatch(r"flower-server listening on http://127\.0\.0\.1:(\d+)\n", server.line())
     assert match
@@ -193,6 +193,32 @@ def test_serve_says_one_line_where_it_listens_and_ends_orderly(server: Process, 
     code, rest, errors = server.end(number)
     assert (code, rest) == (0, "")
     assert "stopped with" in errors
+
+
+def test_a_server_that_was_told_to_ignore_hangups_lives_on_without_its_terminal(data: str) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does; a child process inherits it
+    try:
+        process = Process("--port", "0", "--data-dir", data)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert "listening" in process.line()
+    process.popen.send_signal(signal.SIGHUP)
+    code, _, errors = process.end(signal.SIGTERM)
+    assert code == 0
+    assert "SIGTERM" in errors
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the kernel tells nobody")
+def test_nobody_can_read_a_secret_in_the_environment_of_a_server(data: str) -> None:
+    secrets = {name: f"secret-{name}" for name in SECRETS}
+    process = Process("--port", "0", "--data-dir", data, FLOWER_RING="77", **secrets)
+    assert "listening" in process.line()
+    told = Path(f"/proc/{process.popen.pid}/environ").read_bytes()
+    code, _, errors = process.end(signal.SIGTERM)
+    assert code == 0
+    assert b"FLOWER_RING=77" in told
+    assert b"secret-" not in told
+    assert "secrets not unset: none" in errors
 
 
 def test_a_data_dir_in_use_is_refused_and_free_again_afterwards(server: Process, data: str) -> None:
