@@ -46,6 +46,8 @@ class Call:
         self.prompt = self._task = clean_text(prompt)
         self.result = StepResult(step=step, started_at=time.time())
         self.session: Interruptible | None = None
+        #: Its row was written because the process was told to die.
+        self.rescued = False
         self._on_session = on_session
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()

@@ -34,6 +34,10 @@ from flower_core.workbench import Workbench
 SessionListener = Callable[[str, str], None]
 
 
+#: The error of a step in flight when its process was told to die.
+KILLED = "killed-by-signal"
+
+
 class Runtime:
     """Runs agents in one workspace and keeps their books in ``run_dir``.
 
@@ -129,7 +133,8 @@ class Runtime:
                 await self._until_done(call, opening)
             except BaseException as error:
                 cancelled = isinstance(error, asyncio.CancelledError)
-                call.result.error = "cancelled" if cancelled else f"{type(error).__name__}: {error}"
+                why = KILLED if call.rescued else "cancelled"
+                call.result.error = why if cancelled else f"{type(error).__name__}: {error}"
                 raise
             finally:
                 self._close_books(call)
@@ -148,7 +153,8 @@ class Runtime:
         # Without the lock: a signal handler must not wait for the code it has interrupted.
         for call in list(self._calls):
             ended = call.result.ended_at or time.time()
-            self._manifest.record(replace(call.result, ok=False, error="killed-by-signal", ended_at=ended))
+            call.rescued = True
+            self._manifest.record(replace(call.result, ok=False, error=KILLED, ended_at=ended))
 
     def has_session(self, session_id: str) -> bool:
         """Whether that session is in the store, so that it can be resumed."""

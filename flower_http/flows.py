@@ -77,6 +77,7 @@ class Links:
     session_file: Path
     resumed: bool = False
     opening: str = ""
+    cut_off: tuple[str, int] | None = None
 
 
 @dataclass
@@ -144,7 +145,7 @@ class Flows:
             return _once(params, context, links)
         flow = self._custom(params.flow, context)
         # A copy: a ready object must not tell its next run what was said to this one.
-        return replace(flow, opening=links.opening) if links.opening else flow
+        return replace(flow, opening=links.opening, cut_off=links.cut_off) if links.opening or links.cut_off else flow
 
     def alone(self, name: str) -> str:
         """``name`` if that flow is one object, which serves one run at a time; else ""."""
@@ -187,6 +188,7 @@ def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
         workbench=context.workbench,
         resumed=links.resumed,
         opening=links.opening,
+        cut_off=links.cut_off,
         on_settle=links.on_settle,
         first_id=context.first_id,
         first_mail_id=context.first_mail_id,

@@ -212,6 +212,7 @@ class Job:
             on_settle=self.settle,
             resumed=self.resumed,
             opening=self._recovery.opening(),
+            cut_off=self._recovery.cut_off,
             session_file=self._kit.places.session_file(self.workspace, self.run_id),
         )
 

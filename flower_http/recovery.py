@@ -50,6 +50,8 @@ class Recovery:
         self._mail: list[MailView] = [item for item in view.mail if item.state == "queued"] if resumed else []
         self._open: list[AskView] = [ask for ask in view.asks if ask.state == "asked"] if resumed else []
         self._used = sum(1 for ask in view.asks if ask.state not in ("asked", "over_budget", "invalid"))
+        #: The step and round in which the earlier process died.
+        self.cut_off = (view.step.name, view.step.round) if resumed and view.step.name else None
         self.first_id = 1 + max((_number(ask.id) for ask in view.asks), default=0)
         self.first_mail_id = 1 + max((_number(mail.id) for mail in view.mail), default=0)
 

@@ -121,7 +121,7 @@ def test_only_the_wiring_joins_core_and_http() -> None:
         "flower_core.files",
         "flower_core.errors",
     }
-    joining = {"wiring", "flows", "jobs", "places", "doctor"}
+    joining = {"wiring", "flows", "jobs", "recovery", "places", "doctor"}
     for path in (ROOT / "flower_http").rglob("*.py"):
         if path.stem in joining:
             continue

@@ -43,6 +43,7 @@ def starter_flow(
     budget_usd: float | None = None,
     resumed: bool = False,
     opening: str = "",
+    cut_off: tuple[str, int] | None = None,
     channel: HumanChannel | None = None,
     workbench: Workbench | None = None,
     on_settle: Callable[[Ask], None] | None = None,
@@ -61,7 +62,7 @@ def starter_flow(
     are those of :class:`HumanChannel`, as are ``on_settle``, ``first_id`` and ``first_mail_id``; they are not
     used with a ``channel`` of your own, which should append what is said to the brief. ``instructions`` go to
     the coordinator, ``worker_prompt`` to its worker. The three names are files in the workbench's notes.
-    ``budget_usd`` bounds the whole run, ``opening`` is put in front of its first prompt.
+    ``budget_usd`` bounds the whole run; ``opening`` and ``cut_off`` are those of :class:`Workflow`.
 
     Raises ValueError for an empty ``ask`` with nothing to wake, for ``rounds`` below 1, for ``isolate``, which
     needs a git repository and is not available yet, and as :class:`HumanChannel` and :class:`Workflow` do.
@@ -95,7 +96,13 @@ def starter_flow(
     elif not clarify_only:
         steps.append(parts.work(instructions, worker_prompt, goal))
     flow = Workflow(
-        steps, texts("workflow.starter.name"), channel=line, workbench=bench, budget_usd=budget_usd, opening=opening
+        steps,
+        texts("workflow.starter.name"),
+        channel=line,
+        workbench=bench,
+        budget_usd=budget_usd,
+        opening=opening,
+        cut_off=cut_off,
     )
     # Only now that nothing can be refused any more is anything changed on disk.
     bench.ensure()

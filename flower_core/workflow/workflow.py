@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,8 @@ class Workflow:
     has one of its own. ``workbench`` must be the one the runtime uses. ``continuous`` lets every step go on in
     the session that a step of the same name had in an earlier run in this workspace. ``budget_usd`` (> 0)
     bounds the cost of one run in US dollars, repeated attempts and judges included. ``opening`` is put in
-    front of the first prompt of a run: what happened while nobody was running.
+    front of the first prompt of a run: what happened while nobody was running. ``cut_off`` names the step and
+    the round (from 1) in which this very run was when its process died: rounds are counted on from there.
 
     Raises ValueError for two steps of one name, for a file of a step outside the workbench, and for a budget
     that is not above 0.
@@ -45,6 +46,7 @@ class Workflow:
     continuous: bool = True
     budget_usd: float | None = None
     opening: str = ""
+    cut_off: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         names = [step.name for step in self.steps]
@@ -132,8 +134,8 @@ class _Run:
         self._emit = SafeSink(on_event, runner.ui_errors)
         self._names = {step.name for step in workflow.steps}
         self._lineage = self._load_lineage() if workflow.continuous else None
-        #: Whether this run takes up what an earlier one left.
-        woke = self._lineage is not None and bool(self._lineage.steps)
+        #: Whether this run takes up what an earlier one left; one that only goes on was woken by nobody.
+        woke = self._lineage is not None and bool(self._lineage.steps) and workflow.cut_off is None
         self.ctx: Context = {
             **workflow.context,
             "_runtime": runner,
@@ -168,9 +170,11 @@ class _Run:
         else:
             words = step.prompt if step.resume_prompt is None else step.resume_prompt
             attempt = Attempt(1, step.name, render(words, self.ctx), session)
+            cut_off = self._workflow.cut_off
+            if cut_off is not None and cut_off[0] == step.name and cut_off[1] > 1:
+                attempt = replace(attempt, number=cut_off[1], name=f"{step.name}#round{cut_off[1]}")
         if self._opening:
-            prompt = f"{self._opening}\n\n{attempt.prompt}"
-            attempt = Attempt(1, step.name, prompt, attempt.resume, attempt.fork)
+            attempt = replace(attempt, prompt=f"{self._opening}\n\n{attempt.prompt}")
             self._opening = ""
         return attempt
 

@@ -132,3 +132,27 @@ def test_sessions_a_gate_opens_for_itself_never_enter_the_lineage(tmp_path: Path
 
     go(tmp_path, Step("a", SPEC, "p", gate=gate))
     assert lineage(tmp_path) == {"a": "p0-1"}
+
+
+def test_a_run_that_was_cut_off_counts_its_rounds_on_and_was_woken_by_nobody(tmp_path: Path) -> None:
+    seen: list[tuple[str, int, bool]] = []
+
+    def sink(event: Event) -> None:
+        if event.kind == "step":
+            seen.append((event.text, event.payload["round"], event.payload["woke"]))
+
+    step = Step("a", SPEC, "p", retries=2, gate=lambda result, ctx: False, on_reject=lambda result, ctx: "again")
+    first = go(tmp_path, Step("a", SPEC, "p"))
+    runner = ScriptedRunner(tmp_path, {}, known_sessions=first.sessions, prefix="again-")
+    ctx = asyncio.run(Workflow([step], cut_off=("a", 2)).run(runner, on_event=sink))
+    assert seen == [("a#round2", 2, False), ("a#round3", 3, False)]
+    assert runner.calls[0].resume == next(iter(first.sessions))
+    assert ctx["_failed_at"] == "a"
+
+
+def test_what_was_cut_off_elsewhere_changes_nothing(tmp_path: Path) -> None:
+    first = go(tmp_path, Step("a", SPEC, "p"))
+    runner = go(tmp_path, Step("a", SPEC, "p"), known=first.sessions, cut_off=("b", 3))
+    assert [call.name for call in runner.calls] == ["a"]
+    fresh = go(tmp_path, Step("c", SPEC, "p"), cut_off=("c", 2))
+    assert [call.name for call in fresh.calls] == ["c"], "without a session there is no round to go on with"

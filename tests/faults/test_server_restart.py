@@ -31,7 +31,7 @@ def test_sigterm_stops_within_ten_seconds_with_its_books_written_and_the_run_goe
         assert (stopped["state"], stopped["error"]) == ("interrupted", "the server was stopped")
         assert told_of(server.events(run["id"]))[-1] == "run.interrupted"
         work = server.get(f"/runs/{run['id']}/steps")["steps"][-1]
-        assert (work["step"], work["ok"]) == ("Work", False)
+        assert (work["step"], work["ok"], work["error"]) == ("Work", False, "killed-by-signal")
         assert work["session_id"]
 
         assert server.refused(f"/runs/{run['id']}/inbox", text="x")[:2] == (409, "not-running")
