@@ -6,7 +6,10 @@ import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
 
 from flower_core.claude.environment import agent_program
 from flower_core.rehearsal import Play, RehearsalServer
@@ -15,6 +18,7 @@ from flower_http.auth import Guard
 from flower_http.engine import Engine
 from flower_http.errors import StartError
 from flower_http.flows import Flows
+from flower_http.idempotency import SqliteKeys
 from flower_http.jobs import Kit
 from flower_http.journal import Journal
 from flower_http.log_book import LogBook
@@ -26,6 +30,8 @@ from flower_http.runs import RunManager
 from flower_http.server import make_server
 from flower_http.settings import CREDENTIALS, Settings
 from flower_http.tokens import TokenStore
+
+T = TypeVar("T")
 
 #: What the agent program is given as a key when a script stands in for the model.
 _REHEARSAL_KEY = "rehearsal"
@@ -47,8 +53,12 @@ class FlowerService:
             self._rehearsal = _rehearsal(settings)
             if self._rehearsal is not None:
                 undo.callback(self._rehearsal.close)
-            self._journal = _journal(settings)
+            self._journal = _opened(Journal, settings.data_dir / "journal.db")
             undo.callback(self._journal.close)
+            self._keys = _opened(SqliteKeys, settings.data_dir / "idempotency.db")
+            undo.callback(self._keys.close)
+            self._engine = Engine()
+            undo.callback(self._engine.stop, _ENGINE_S)
             environ = self._environ()
             self._relay = relay_for(environ, runs=settings.max_runs)
             if self._relay is not None:
@@ -61,13 +71,12 @@ class FlowerService:
         if kit.relay is None:
             _LOG.warning("a subscription's token cannot be relayed: the commands of agents can read it")
         book = LogBook(self._journal, settings.ring)
-        self._engine = Engine()
         self._manager = RunManager(
             book, self._engine, kit, max_runs=settings.max_runs, queue=settings.queue, lang=settings.lang
         )
         self._tokens = TokenStore(settings.tokens_path, settings.token)
         guard = Guard(self._tokens, open_to_loopback=settings.on_loopback)
-        app = create_app(settings, manager=self._manager, tokens=self._tokens)
+        app = create_app(settings, manager=self._manager, tokens=self._tokens, keys=self._keys)
         self._events = EventsApp(book, guard, app.wsgi_app, self._manager.resolve)
         self._dispatcher = ParkingDispatcher(self._events)
         self._server = make_server(
@@ -103,6 +112,7 @@ class FlowerService:
         self._leaving.set()
         self._manager.shut_down(max(0.5, deadline_s - _READERS_S - _JOURNAL_S - _ENGINE_S))
         self._server.close(_READERS_S)
+        self._keys.close()
         self._journal.close(_JOURNAL_S)
         self._engine.stop(max(_ENGINE_S, until - time.monotonic()))
         if self._relay is not None:
@@ -143,10 +153,9 @@ def _check_places(settings: Settings) -> None:
         raise StartError(f"--workspace-root {root}: {error.strerror} (FLOWER_WORKSPACE_ROOT)") from error
 
 
-def _journal(settings: Settings) -> Journal:
-    path = settings.data_dir / "journal.db"
+def _opened(kind: Callable[[Path], T], path: Path) -> T:
     try:
-        return Journal(path)
+        return kind(path)
     except sqlite3.Error as error:
         raise StartError(f"{path}: {error}") from error
 

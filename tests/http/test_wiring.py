@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ from flower_http.wiring import build_service
 
 def settings(data_dir: Path, **more: str) -> Settings:
     return Settings.load({"data_dir": str(data_dir), "rehearse": "yes", "port": "0", **more}, {})
+
+
+def opened_files() -> list[str]:
+    """What this process has open, as far as the system tells."""
+    return [os.readlink(link) for link in Path("/proc/self/fd").glob("*") if link.is_symlink()]
 
 
 def test_a_workspace_root_that_is_a_file_is_named(tmp_path: Path) -> None:
@@ -35,6 +41,20 @@ def test_a_play_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_flow_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="--flow mine=no_such_module:make"):
         build_service(settings(tmp_path / "data", flow="mine=no_such_module:make"))
+
+
+@pytest.mark.parametrize("name", ["journal.db", "idempotency.db"])
+def test_a_file_in_the_data_dir_that_cannot_be_opened_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / "data" / name).mkdir(parents=True)
+    with pytest.raises(StartError, match=f"{name}: unable to open"):
+        build_service(settings(tmp_path / "data"))
+
+
+def test_a_stopped_server_leaves_no_file_open(tmp_path: Path) -> None:
+    service = build_service(settings(tmp_path / "data"))
+    service.start()
+    service.stop(8.0)
+    assert not [path for path in opened_files() if str(tmp_path) in path]
 
 
 def test_a_server_is_put_together_started_and_stopped(tmp_path: Path) -> None:
