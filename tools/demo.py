@@ -23,10 +23,20 @@ def main() -> int:
     """Run the demonstration; returns the exit code of the client."""
     home = Path(tempfile.mkdtemp(prefix="flower-demo-"))
     environ = {name: value for name, value in os.environ.items() if not name.startswith("FLOWER_")}
-    command = [BIN / "flower-server", "serve", "--rehearse", "--port", "0", "--data-dir", home]
+    command: list[str | Path] = [BIN / "flower-server", "serve", "--rehearse", "--port", "0", "--data-dir", home]
     log = home / "server.log"
     with log.open("wb") as errors:
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environ, text=True)
+        # In a process group of its own: a Ctrl-C is meant for the client, and must not stop the server under it.
+        server = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environ,
+            text=True,
+            process_group=0,
+        )
+    _leave_in_order()
     try:
         url = server.stdout.readline().strip().rpartition(" ")[2] if server.stdout else ""
         if not url:
@@ -40,9 +50,15 @@ def main() -> int:
         print(f"\nwhat the run left behind: {home / 'workspaces'} (delete {home} when you have seen enough)")
 
 
+def _leave_in_order() -> None:
+    """Have a closed terminal or a ``kill`` end this program by way of its ``finally``, which stops the server."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _frame: sys.exit(128 + received))
+
+
 def _watch(url: str, environ: dict[str, str]) -> int:
     answering = [] if sys.stdin.isatty() else ["--on-ask", "first"]
-    command = [BIN / "flower-client", "--url", url, "start", TASK, "--watch", *answering]
+    command: list[str | Path] = [BIN / "flower-client", "--url", url, "start", TASK, "--watch", *answering]
     client = subprocess.Popen(command, env=environ)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""flower-client in a terminal of its own, typed into and read from by a test."""
+"""A program in a terminal of its own, by default flower-client, typed into and read from by a test."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from pathlib import Path
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
+FLOWER_CLIENT = ("-m", "flower_client")
 
 
 class Terminal:
     """A process whose controlling terminal is a pty; what it writes is collected in ``screen``."""
 
-    def __init__(self, *args: str, home: Path, url: str) -> None:
+    def __init__(self, *args: str, home: Path, url: str, program: tuple[str, ...] = FLOWER_CLIENT) -> None:
         self._master, slave = pty.openpty()
         name = os.ttyname(slave)
         # A session leader without a terminal gets the first one it opens: that is what makes Ctrl-C a signal.
         script = 'exec "$@" <"$0" >"$0" 2>&1'
-        command = ["sh", "-c", script, name, sys.executable, "-m", "flower_client", *args]
+        command = ["sh", "-c", script, name, sys.executable, *program, *args]
         env = {**os.environ, "FLOWER_URL": url, "XDG_CONFIG_HOME": str(home), "NO_COLOR": "1", "TERM": "xterm"}
+        env["TMPDIR"] = str(home)
         env.pop("FLOWER_TOKEN", None)
         self.process = subprocess.Popen(
             command, start_new_session=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -55,8 +57,8 @@ class Terminal:
             pass
         return self.screen
 
-    def exit_code(self) -> int:
-        return self.process.wait(10)
+    def exit_code(self, timeout: float = 10.0) -> int:
+        return self.process.wait(timeout)
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -73,9 +75,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(*args: str, home: Path, url: str) -> Iterator[Terminal]:
-    """A terminal running ``flower-client *args``, gone at the end."""
-    opened = Terminal(*args, home=home, url=url)
+def terminal(*args: str, home: Path, url: str, program: tuple[str, ...] = FLOWER_CLIENT) -> Iterator[Terminal]:
+    """A terminal in which this Python runs ``program`` with ``args``, gone at the end."""
+    opened = Terminal(*args, home=home, url=url, program=program)
     try:
         yield opened
     finally:
