@@ -16,14 +16,14 @@ from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask, WSGITask
 
 from flower_http.errors import CONTENT_TYPE, Problem
-from flower_http.headers import ALWAYS
+from flower_http.headers import ALWAYS, REQUEST_ID, request_id
 from flower_http.parking import ParkingDispatcher, wait_idle
 from flower_http.poll import EventsApp, WSGIApp
+from flower_http.settings import MAX_BODY_BYTES
 
 if sys.platform != "win32":
     import resource
 
-MAX_BODY_BYTES: Final = 1024 * 1024
 #: Connections at once, as far as the limit on open files allows; each waiting reader has one.
 CONNECTION_LIMIT: Final = 20_000
 #: Files the rest of the process needs: journal, logs, pipes of agent programs.
@@ -46,7 +46,8 @@ class _ProblemTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
         detail = "the server failed" if code == 500 else str(self.request.error.body)
         body = Problem(code, slug, detail).body()
         self.status = f"{code} {self.request.error.reason}"
-        self.response_headers += [*ALWAYS, ("Content-Type", CONTENT_TYPE)]
+        name = request_id({"HTTP_X_REQUEST_ID": self.request.headers.get("X_REQUEST_ID", "")})
+        self.response_headers += [*ALWAYS, (REQUEST_ID, name), ("Content-Type", CONTENT_TYPE)]
         self.set_close_on_finish()
         self.content_length = len(body)
         self.write(body)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,8 @@ import pytest
 
 from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
-from flower_http.server import MAX_BODY_BYTES, make_server
+from flower_http.server import make_server
+from flower_http.settings import MAX_BODY_BYTES
 from tests.http.event_tools import Serving, Wire, behind, fetch, new_run, open_book, say, serving
 from tests.support import eventually
 
@@ -85,6 +87,14 @@ def test_what_no_application_sees_is_refused_as_a_problem_too(
         assert (reply.status, reply.json["type"], reply.json["status"]) == (status, slug, status)
         assert reply.headers["content-type"] == "application/problem+json"
         assert reply.headers["cache-control"] == "no-store"
+        assert re.fullmatch(r"[0-9a-f]{32}", reply.headers["x-request-id"])
+
+
+@pytest.mark.parametrize(("sent", "echoed"), [("mine-1", True), ("not printable \xe9", False)])
+def test_a_refusal_no_application_sees_carries_the_id_of_its_request(live: Serving, sent: str, echoed: bool) -> None:
+    with Wire(live.server) as wire:
+        wire.raw(f"GET /x HTTP/1.1\r\nX-Request-Id: {sent}\r\nTransfer-Encoding: gzip\r\n\r\n".encode("latin-1"))
+        assert (wire.reply().headers["x-request-id"] == sent) is echoed
 
 
 def test_a_body_of_one_mebibyte_is_taken(live: Serving) -> None:
