@@ -25,6 +25,8 @@ from flower_http.poll import HELD, EventsApp, Held, Reading, is_events_path
 #: Readers held at once; each costs a socket and some kilobytes. Beyond that they are told to come again later.
 MAX_PARKED: Final = 20_000
 _IDLE_LOOK_S: Final = 0.005
+#: Deadlines of readers that have left, remembered before they are cleared away.
+_SPARE_DEADLINES: Final = 64
 
 
 @dataclass(eq=False)
@@ -191,10 +193,18 @@ class ParkingDispatcher(ThreadedTaskDispatcher):  # type: ignore[misc]  # waitre
             if parked.waiter is None:
                 del self._parked[parked.channel]
                 return False
-            heapq.heappush(self._deadlines, (parked.deadline, next(self._tie), parked))
+            self._note_deadline(parked)
             if self._deadlines[0][2] is parked:
                 self._parking.notify_all()
             return True
+
+    def _note_deadline(self, parked: _Parked) -> None:
+        """Remember when this reader must leave. The lock is held."""
+        if len(self._deadlines) > 2 * len(self._parked) + _SPARE_DEADLINES:
+            # Most have left before their time; in a run that talks a lot they would pile up for as long as they asked.
+            self._deadlines = [entry for entry in self._deadlines if self._parked.get(entry[2].channel) is entry[2]]
+            heapq.heapify(self._deadlines)
+        heapq.heappush(self._deadlines, (parked.deadline, next(self._tie), parked))
 
     def _release(self, parked: _Parked, why: str) -> None:
         """Queue a held reader again. Of several reasons at once the first one counts."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import inspect
 import threading
 import time
@@ -134,6 +135,17 @@ def test_a_connection_that_closes_is_forgotten_at_once(live: Serving, log: Event
         eventually(lambda: live.parked == 1)
     eventually(lambda: live.parked == 0)
     assert log.waiting == 0
+
+
+def test_readers_that_come_and_go_leave_nothing_behind(live: Serving, wire: Wire, log: EventLog) -> None:
+    turns = 300
+    for turn in range(1, turns + 1):
+        wire.send(f"/runs/r1/events?after={turn}&wait=20")
+        eventually(lambda: live.parked == 1)
+        say(log, "again")
+        assert wire.reply().status == 200
+    remembered = sum(type(thing).__name__ == "_Parked" for thing in gc.get_objects())
+    assert remembered < turns / 2
 
 
 def test_readers_beyond_the_bound_are_told_to_come_again(book: LogBook, log: EventLog) -> None:
