@@ -32,6 +32,8 @@ PATHS: Final = frozenset({"/v1/messages", "/v1/messages/count_tokens"})
 TIMEOUTS: Final = (10.0, 600.0)
 #: Model requests at once: one per session, plus its workers'. Above the bound further ones wait for a thread.
 _THREADS_PER_RUN, _LEAST_THREADS, _MOST_THREADS = 4, 8, 64
+#: Twice what the Messages API takes. A body is put on the disk before anybody looks at its token.
+_MOST_BODY_BYTES: Final = 64 * 1024 * 1024
 #: Belong to one connection, not to the message (RFC 9110, section 7.6.1), or are set anew.
 _HOP: Final = {
     *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding"),
@@ -144,6 +146,7 @@ class Relay:
             threads=min(max(_LEAST_THREADS, runs * _THREADS_PER_RUN), _MOST_THREADS),
             ident=None,
             channel_timeout=3600,
+            max_request_body_size=_MOST_BODY_BYTES,
             channel_request_lookahead=1,
             asyncore_use_poll=True,
         )

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -125,6 +126,12 @@ def test_a_token_ends_with_its_run(relay: Relay, upstream: http.server.Threading
 def test_only_model_requests_are_passed_on(relay: Relay, upstream: http.server.ThreadingHTTPServer, path: str) -> None:
     assert post(relay, relay.app.admit(), path).status_code == 404
     assert handler_of(upstream).seen == []
+
+
+def test_a_request_larger_than_any_the_model_takes_is_refused_before_it_is_read(relay: Relay) -> None:
+    with socket.create_connection(("127.0.0.1", urlsplit(relay.url).port or 0), timeout=10) as stranger:
+        stranger.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 900000000\r\n\r\n")
+        assert stranger.recv(65536).startswith(b"HTTP/1.1 413 ")
 
 
 def test_an_upstream_that_is_gone_is_a_bad_gateway() -> None:
