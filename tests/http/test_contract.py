@@ -18,8 +18,10 @@ from openapi_spec_validator import validate
 
 from flower_core.texts import LANGUAGES
 from flower_http import schemas
+from flower_http.errors import CATALOGUE, Problem
 from flower_http.fields import Flag, Labels, Number, Text, Whole
 from flower_http.manager_api import RUN_ID, RUN_STATES
+from flower_http.query import parse_query
 from flower_http.schemas import ONCE_ONLY, StartParams
 from flower_http.views import AskView, MailView
 from tests.http.memory_manager import NOW, MemoryManager
@@ -184,6 +186,30 @@ def test_replies_look_as_the_contract_says(client: FlaskClient, manager: MemoryM
         replies = operations()[method, path]["responses"]
         said = replies.get(str(reply.status_code), replies["default"])
         Draft202012Validator(said["content"][reply.mimetype]["schema"]).validate(reply.json)
+
+
+@pytest.mark.parametrize("name", ["after", "tail", "limit", "wait"])
+def test_numbers_of_the_events_query_are_taken_from_their_stated_minimum_on(name: str) -> None:
+    stated = operations()["GET", "/runs/{run_id}/events"]["parameters"]
+    schema = next(parameter["schema"] for parameter in stated if parameter["name"] == name)
+    least = schema.get("minimum", 0)
+    parse_query(f"{name}={least}", root=False)
+    with pytest.raises(Problem) as caught:
+        parse_query(f"{name}={least - 1}", root=False)
+    assert (caught.value.slug, caught.value.extra["parameter"]) == ("bad-parameter", name)
+
+
+def test_whatever_any_address_may_fail_with_is_stated_once_for_all() -> None:
+    stated = CONTRACT["components"]["responses"]["Problem"]["description"]
+    assert [slug for slug, (status, _) in CATALOGUE.items() if status >= 500 and f"`{slug}`" not in stated] == []
+
+
+@pytest.mark.parametrize("path", ["/runs", "/runs/{run_id}/resume"])
+def test_what_needs_a_place_for_a_run_says_what_it_can_be_refused_for(path: str) -> None:
+    responses = operations()["POST", path]["responses"]
+    stated = {code: reply["description"] for code, reply in responses.items()}
+    for code, slug in (("409", "workspace-busy"), ("409", "flow-busy"), ("429", "queue-full"), ("503", "not-ready")):
+        assert f"`{slug}`" in stated[code]
 
 
 def test_the_examples_of_the_contract_are_valid() -> None:
