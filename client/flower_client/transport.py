@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -93,7 +94,9 @@ class Transport:
         self.sleep = sleep
         self._session = requests.Session()
         self._session.auth = BearerAuth(checked_token(token))
-        self._session.headers.update({"User-Agent": "flower-client/0.1.0", "Accept": "application/json"})
+        self._session.headers.update(
+            {"User-Agent": f"flower-client/{metadata.version('flower-client')}", "Accept": "application/json"}
+        )
         # A proxy from the environment cannot reach this machine's loopback address.
         self._session.trust_env = not is_loopback(self.url)
 

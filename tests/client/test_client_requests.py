@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from email.utils import formatdate
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,11 @@ def test_a_start_whose_reply_was_lost_is_repeated_and_starts_one_run(
     keys = {seen.headers["idempotency-key"] for seen in server.asked_for("/runs", "POST")}
     assert len(server.asked_for("/runs", "POST")) == 3
     assert len(keys) == len(server.runs) == 1
+
+
+def test_every_request_says_which_client_it_comes_from(client: FlowerClient, server: ScriptedServer) -> None:
+    client.runs()
+    assert server.seen[-1].headers["user-agent"] == f"flower-client/{version('flower-client')}"
 
 
 def test_two_starts_have_two_keys_and_a_given_key_is_used(client: FlowerClient, server: ScriptedServer) -> None:
