@@ -94,9 +94,8 @@ class Transport:
         self.sleep = sleep
         self._session = requests.Session()
         self._session.auth = BearerAuth(checked_token(token))
-        self._session.headers.update(
-            {"User-Agent": f"flower-client/{metadata.version('flower-client')}", "Accept": "application/json"}
-        )
+        agent = f"flower-client/{metadata.version('flower-client')}"
+        self._session.headers.update({"User-Agent": agent, "Accept": "application/json"})
         # A proxy from the environment cannot reach this machine's loopback address.
         self._session.trust_env = not is_loopback(self.url)
 
