@@ -189,11 +189,13 @@ class Runtime:
                 return
             await self._wait_before_retry(call, failure)
             result.attempts += 1
-            opening = self._next_opening(call, opening)
+            opening = await self._next_opening(call, opening)
 
     async def _attempt(self, call: Call, opening: Opening) -> Failure | None:
         if opening.resume is not None:
-            call.owe(opening.resume, self._store.cumulative_cost(opening.resume), fork=opening.fork)
+            # In a thread: a long transcript takes its time to search, and other runs share this loop.
+            spent = await asyncio.to_thread(self._store.cumulative_cost, opening.resume)
+            call.owe(opening.resume, spent, fork=opening.fork)
         opening = replace(opening, budget_usd=_left(call))
         session = AgentSession(lambda say: build_options(call.spec, self._around, opening, stderr=say))
         try:
@@ -254,10 +256,10 @@ class Runtime:
         payload = {"step": call.result.step, "attempt": call.result.attempts + 1}
         call.emit(Event("retry", text, payload=payload))
 
-    def _next_opening(self, call: Call, opening: Opening) -> Opening:
+    async def _next_opening(self, call: Call, opening: Opening) -> Opening:
         """How to try again: in the session there is by now, else as at first."""
         session_id = call.result.session_id
-        kept = bool(session_id) and self.has_session(session_id)
+        kept = bool(session_id) and await asyncio.to_thread(self.has_session, session_id)
         call.prompt_after_failure(session_kept=kept)
         if kept:
             return Opening(resume=session_id)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flower_core import CredentialsMissing, Runtime, Workbench
+from flower_core import AgentSpec, CredentialsMissing, Runtime, Workbench
+from flower_core.sessions import SqliteSessionStore
 
 ENVIRON = {"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
 
@@ -37,6 +40,32 @@ def test_it_makes_its_directories_and_has_a_run_id(tmp_path: Path, given: dict[s
     assert (tmp_path / "books" / "config" / runtime.run_id).is_dir()
     assert runtime.interrupt("hello") is False
     assert (runtime.results, runtime.total_cost(), runtime.context_of("none")) == ([], 0.0, 0)
+
+
+class SlowStore(SqliteSessionStore):
+    """Gives no answer until the loop has gone on, for ``patience`` seconds at most."""
+
+    def __init__(self, path: Path, patience: float) -> None:
+        super().__init__(path)
+        self.patience = patience
+        self.loop_went_on = threading.Event()
+
+    def cumulative_cost(self, session_id: str) -> float:
+        raise LookupError("the loop went on" if self.loop_went_on.wait(self.patience) else "the loop stood still")
+
+
+def test_a_slow_session_store_does_not_stop_the_loop(tmp_path: Path) -> None:
+    store = SlowStore(tmp_path / "sessions.db", 3.0)
+    runtime = Runtime(workspace=tmp_path, run_dir=tmp_path / "books", environ=ENVIRON, store=store)
+
+    async def resume() -> None:
+        asyncio.get_running_loop().call_later(0.05, store.loop_went_on.set)
+        await runtime.run(AgentSpec("worker", ""), "go on", resume="11111111-1111-4111-8111-111111111111")
+
+    with pytest.raises(LookupError, match="the loop went on"):
+        asyncio.run(resume())
+    runtime.close()
+    store.close()
 
 
 def test_a_workbench_is_shared_made_or_left_out(tmp_path: Path) -> None:
