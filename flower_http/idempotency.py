@@ -80,6 +80,8 @@ class SqliteKeys:
         self._boot = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._purged_at = 0.0
+        #: What the disk has refused so far: the reply of a key, or None for one that is free again.
+        self._owed: dict[str, Reply | None] = {}
         try:
             self._db = _open(path)
         except sqlite3.DatabaseError as error:
@@ -95,6 +97,7 @@ class SqliteKeys:
         with self._lock:
             now = self._clock()
             self._purge(now)
+            self._pay(key)
             row = self._db.execute(
                 "SELECT fingerprint, boot, status, headers, body FROM replies WHERE key = ? AND at > ?",
                 (key, now - KEEP_S),
@@ -110,20 +113,33 @@ class SqliteKeys:
     def keep(self, key: str, reply: Reply) -> None:
         """See :meth:`KeyStore.keep`."""
         with self._lock:
-            self._db.execute(
-                "UPDATE replies SET status = ?, headers = ?, body = ? WHERE key = ?",
-                (reply.status, json.dumps(reply.headers), reply.body, key),
-            )
+            self._owed[key] = reply
+            self._pay(key)
 
     def release(self, key: str) -> None:
         """See :meth:`KeyStore.release`."""
         with self._lock:
-            self._db.execute("DELETE FROM replies WHERE key = ? AND status IS NULL", (key,))
+            self._owed[key] = None
+            self._pay(key)
 
     def close(self) -> None:
         """Close the file; nothing may be called afterwards."""
         with self._lock:
             self._db.close()
+
+    def _pay(self, key: str) -> None:
+        """Write down what became of ``key``. What the disk refuses is tried again when somebody asks for it."""
+        if key not in self._owed:
+            return
+        reply = self._owed[key]
+        if reply is None:
+            self._db.execute("DELETE FROM replies WHERE key = ? AND status IS NULL", (key,))
+        else:
+            self._db.execute(
+                "UPDATE replies SET status = ?, headers = ?, body = ? WHERE key = ?",
+                (reply.status, json.dumps(reply.headers), reply.body, key),
+            )
+        del self._owed[key]
 
     def _purge(self, now: float) -> None:
         if now - self._purged_at >= _PURGE_EVERY_S:
@@ -179,7 +195,8 @@ def serve_once(store: KeyStore, key: str, fingerprint: str, act: Callable[[bool]
     try:
         claim = store.claim(key, fingerprint)
     except sqlite3.Error as error:
-        raise Problem(503, "journal-unavailable", f"the key cannot be kept: {error}") from error
+        detail = f"the key cannot be kept: {error}"
+        raise Problem(503, "journal-unavailable", detail, headers={"Retry-After": "5"}) from error
     if claim.state == "running":
         detail = "the first request with this key is still being served; try again"
         raise Problem(409, "idempotency-in-progress", detail, headers={"Retry-After": "1"})

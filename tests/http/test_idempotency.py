@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +196,33 @@ def test_what_fails_half_way_frees_its_key(keys: SqliteKeys) -> None:
     with pytest.raises(KeyboardInterrupt):
         serve_once(keys, "k", "f", fail)
     assert keys.claim("k", "f").state == "mine"
+
+
+@pytest.mark.parametrize("outcome", ["done", "refused"])
+def test_a_disk_that_fails_half_way_does_not_block_the_key_once_it_is_well(tmp_path: Path, outcome: str) -> None:
+    path = tmp_path / "keys.db"
+    keys = SqliteKeys(path)
+
+    def act(again: bool) -> Reply:
+        with closing(sqlite3.connect(path)) as other:
+            for verb in ("UPDATE", "DELETE"):
+                other.execute(f"CREATE TRIGGER no_{verb} BEFORE {verb} ON replies BEGIN SELECT RAISE(ABORT, 'no'); END")
+        if outcome == "refused":
+            raise Problem(429, "queue-full", "later")
+        return json_reply({"acted": True})
+
+    if outcome == "refused":
+        with pytest.raises(Problem, match="queue-full"):
+            serve_once(keys, "k", "f", act)
+    else:
+        serve_once(keys, "k", "f", act)
+    with pytest.raises(Problem) as failing:
+        serve_once(keys, "k", "f", act)
+    assert (failing.value.slug, failing.value.headers) == ("journal-unavailable", {"Retry-After": "5"})
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript("DROP TRIGGER no_UPDATE; DROP TRIGGER no_DELETE;")
+    assert keys.claim("k", "f").state == ("kept" if outcome == "done" else "mine")
+    keys.close()
 
 
 def test_a_store_that_fails_lets_nothing_happen_twice(tmp_path: Path) -> None:
