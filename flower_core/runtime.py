@@ -80,13 +80,15 @@ class Runtime:
         self.results: list[StepResult] = []
         self.ui_errors: list[str] = []
         self.on_session: SessionListener | None = None
+        self._manifest = Manifest(self.run_dir / "manifest.json", self.run_id)
+        config, launcher = _made(config_dir or self.run_dir / "config" / self.run_id), write_launcher(self.run_dir)
+        # Last of what can fail: a store that is open has a thread.
         self._store = store if store is not None else SqliteSessionStore(self.run_dir / "sessions.db")
         self._owns_store = store is None
-        self._manifest = Manifest(self.run_dir / "manifest.json", self.run_id)
         self._around = Surroundings(
             workspace=self.workspace,
-            config_dir=_made(config_dir or self.run_dir / "config" / self.run_id),
-            launcher=write_launcher(self.run_dir),
+            config_dir=config,
+            launcher=launcher,
             environ=self._environ,
             store=self._store,
             workbench=self.workbench,

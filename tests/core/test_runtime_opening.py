@@ -42,6 +42,14 @@ def test_it_makes_its_directories_and_has_a_run_id(tmp_path: Path, given: dict[s
     assert (runtime.results, runtime.total_cost(), runtime.context_of("none")) == ([], 0.0, 0)
 
 
+def test_a_runtime_that_cannot_be_made_leaves_no_store_open(tmp_path: Path) -> None:
+    (tmp_path / "books" / "agent").mkdir(parents=True)  # where the launcher is to be
+    before = threading.active_count()
+    with pytest.raises(OSError, match="agent"):
+        Runtime(workspace=tmp_path, run_dir=tmp_path / "books", environ=ENVIRON)
+    assert threading.active_count() == before
+
+
 class SlowStore(SqliteSessionStore):
     """Gives no answer until the loop has gone on, for ``patience`` seconds at most."""
 
