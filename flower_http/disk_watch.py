@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from flower_http.slots import Slots
 #: How long the disk may refuse before the runs are stopped; they go on when it is well again. Seconds.
 SICK_S: Final = 60.0
 _LOOK_EVERY_S: Final = 1.0
+_LOG = logging.getLogger(__name__)
 
 
 class DiskWatch:
@@ -46,16 +48,22 @@ class DiskWatch:
 
     def _watch(self) -> None:
         while not self._end.wait(_LOOK_EVERY_S):
-            since = self._journal.failing_since
-            if since is None:
-                self._stopped = {run_id for run_id in self._stopped if not self._go_on(run_id)}
-                self._slots.hold(bool(self._stopped))
-                continue
-            if self._probe is None or self._probe.done():
-                # The journal learns that the disk is well by writing, and there may be nothing left to write.
-                self._probe = self._journal.submit(lambda connection: None)
-            if time.monotonic() - since > self._sick_s:
-                self._slots.hold(True)
-                for job in self._slots.running():
-                    self._stopped.add(job.run_id)
-                    job.end("interrupted", "the journal could not be written")
+            try:
+                self._look()
+            except Exception:  # a disk just well again may fail once more; without a watch nothing would ever begin
+                _LOG.exception("looking after the disk failed, trying again")
+
+    def _look(self) -> None:
+        since = self._journal.failing_since
+        if since is None:
+            self._stopped = {run_id for run_id in self._stopped if not self._go_on(run_id)}
+            self._slots.hold(bool(self._stopped))
+            return
+        if self._probe is None or self._probe.done():
+            # The journal learns that the disk is well by writing, and there may be nothing left to write.
+            self._probe = self._journal.submit(lambda connection: None)
+        if time.monotonic() - since > self._sick_s:
+            self._slots.hold(True)
+            for job in self._slots.running():
+                self._stopped.add(job.run_id)
+                job.end("interrupted", "the journal could not be written")
