@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from waitress import create_server, wasyncore
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import ErrorTask, WSGITask
 
 from flower_http.errors import CONTENT_TYPE, Problem
@@ -83,7 +84,18 @@ class _OneWriteTask(WSGITask):  # type: ignore[misc]  # waitress has no types
         channel.write_soon(b"".join(gathering.pieces))
 
 
+class _Parser(HTTPRequestParser):  # type: ignore[misc]  # waitress has no types
+    """Refuses a request whose end a proxy in front might see elsewhere, and what follows it (RFC 9112, section 6.1)."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        # waitress takes Transfer-Encoding out of the headers where it goes by it, which it does not for HTTP/1.0.
+        if "TRANSFER_ENCODING" in self.headers or (self.chunked and "CONTENT_LENGTH" in self.headers):
+            raise ParsingError("Transfer-Encoding must be the only thing that tells where the body ends")
+
+
 class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+    parser_class = _Parser
     task_class = _OneWriteTask
     error_task_class = _ProblemTask
     #: Set by the dispatcher while it is asked to queue this channel: serve it here instead.

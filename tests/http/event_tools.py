@@ -187,6 +187,10 @@ class Wire:
         length = 0 if head else int(headers.get("content-length", "0"))
         return Reply(int(status.split()[1]), headers, self._stream.read(length))
 
+    def at_end(self) -> bool:
+        """Whether the server has closed the connection and sent nothing more; waits until it does either."""
+        return self._stream.read(1) == b""
+
     def get(self, target: str, *, headers: str = "") -> Reply:
         self.send(target, headers=headers)
         return self.reply()

@@ -90,6 +90,21 @@ def test_what_no_application_sees_is_refused_as_a_problem_too(
         assert re.fullmatch(r"[0-9a-f]{32}", reply.headers["x-request-id"])
 
 
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"POST /x HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /x HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
+def test_a_request_whose_end_may_be_seen_in_two_places_is_refused_with_all_that_follows(
+    live: Serving, framing: bytes
+) -> None:
+    with Wire(live.server) as wire:
+        wire.raw(framing + b"GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (wire.reply().status, wire.at_end()) == (400, True)
+
+
 @pytest.mark.parametrize(("sent", "echoed"), [("mine-1", True), ("not printable \xe9", False)])
 def test_a_refusal_no_application_sees_carries_the_id_of_its_request(live: Serving, sent: str, echoed: bool) -> None:
     with Wire(live.server) as wire:
