@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from flower_core.events import Event
 from flower_core.human import Ask, HumanChannel
+from flower_core.human_questions import words_of
 from flower_core.manifest import StepResult
 from flower_core.runtime import Runtime
 from flower_core.texts import texts_for
@@ -137,6 +139,21 @@ class Job:
         finally:
             with self._settling_lock:
                 self._settling -= 1
+
+    def waiting_like(self, question: str) -> list[str]:
+        """The ids of questions that wait in these words, those included that are just being asked."""
+        channel, engine = self.channel, self._engine
+        if channel is None or engine is None:
+            return []
+
+        async def look() -> list[str]:
+            # On the loop: a question that has looked into the books already is among those that wait by now.
+            return [ask.id for ask in channel.pending() if words_of(ask.question) == words_of(question)]
+
+        try:
+            return engine.submit(look()).result(_SETTLE_S)
+        except (TimeoutError, concurrent.futures.CancelledError, RuntimeError):  # the engine has ended
+            return []
 
     def rescue(self) -> None:
         """Write the books of the step in flight: the process is about to end."""

@@ -155,10 +155,12 @@ class Steering:
         job = self._job_of(log.run_id)
         if job is None or job.channel is None:
             return
-        if not job.channel.withdraw(ask.id) and job.settle_ask(ask.id, state, text, by):
-            return
+        job.channel.withdraw(ask.id)
         if state == "answered":
             job.channel.remember(ask.question, text)
+        # The agent may have asked again while the answer was on its way to the disk.
+        for waiting in job.waiting_like(ask.question):
+            job.settle_ask(waiting, state, text, by)
 
 
 def _ask_of(log: EventLog, ask_id: str) -> AskView:
