@@ -176,7 +176,9 @@ class EventLog:
     def wait_flushed(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until everything appended so far is committed; whether it is."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._pending, timeout)
+            last = self._next_seq - 1
+            self._changed.wait_for(lambda: self.last_seq >= last or not self._pending, timeout)
+            return self.last_seq >= last
 
     def drop_before(self, seq: int) -> Future[None]:
         """Give up the events before number ``seq`` (the last one always stays): readers behind get 410."""

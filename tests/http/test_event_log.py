@@ -412,3 +412,20 @@ def test_a_page_says_exactly_this(log: EventLog) -> None:
         "retry_after_ms": 500,
     }
     assert page(log, 0, idle_ms=500)["retry_after_ms"] == 0
+
+
+def test_waiting_for_what_was_said_does_not_wait_for_what_is_said_meanwhile(tmp_path: Path) -> None:
+    with open_book(tmp_path / "journal.db", linger_s=0.03) as book:
+        log = new_run(book)
+        talking = True
+
+        def talk_on(_: object = None) -> None:
+            # Runs in the commit of the event before: whenever one has been shown, another is on its way.
+            if talking:
+                book.journal.submit(lambda connection: log.append("text", "and another thing"), committed=talk_on)
+
+        log.append("text", "first")
+        talk_on()
+        assert log.wait_flushed(5)
+        assert log.last_seq < 20
+        talking = False
