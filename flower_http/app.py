@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Callable, Sequence
 
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
@@ -33,11 +34,13 @@ def create_app(
     book: LogBook | None = None,
     tokens: TokenStore | None = None,
     keys: KeyStore | None = None,
+    missing: Callable[[], Sequence[str]] = tuple,
 ) -> Flask:
     """The app, for any WSGI server.
 
     Everything may be left out: settings come from the environment, tokens and idempotency keys live in the data dir;
-    without a ``manager``, whatever concerns runs is answered with 503. With a ``book`` the events are served too:
+    without a ``manager``, whatever concerns runs is answered with 503. ``missing`` says what else keeps the server
+    from being ready. With a ``book`` the events are served too:
     ``app.wsgi_app`` then is the :class:`EventsApp`, to be handed to a server that parks readers.
     Raises :class:`flower_http.errors.StartError` for impossible settings or an unreadable tokens file.
     """
@@ -52,6 +55,7 @@ def create_app(
         guard=Guard(tokens, open_to_loopback=settings.on_loopback),
         keys=keys or SqliteKeys(settings.data_dir / "idempotency.db"),
         attached=manager,
+        missing=missing,
     )
     app.extensions[EXTENSION] = services
     for blueprint in BLUEPRINTS:

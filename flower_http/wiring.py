@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from flower_core.claude.environment import agent_program
+from flower_core.errors import FlowerError
 from flower_core.rehearsal import Play, RehearsalServer
 from flower_http.app import create_app
 from flower_http.auth import Guard
@@ -76,7 +77,7 @@ class FlowerService:
         )
         self._tokens = TokenStore(settings.tokens_path, settings.token)
         guard = Guard(self._tokens, open_to_loopback=settings.on_loopback)
-        app = create_app(settings, manager=self._manager, tokens=self._tokens, keys=self._keys)
+        app = create_app(settings, manager=self._manager, tokens=self._tokens, keys=self._keys, missing=self._missing)
         self._events = EventsApp(book, guard, app.wsgi_app, self._manager.resolve)
         self._dispatcher = ParkingDispatcher(self._events)
         self._server = make_server(
@@ -126,6 +127,17 @@ class FlowerService:
             return environ
         plain = {name: value for name, value in environ.items() if name not in (*CREDENTIALS, "ANTHROPIC_MODEL")}
         return {**plain, "ANTHROPIC_BASE_URL": self._rehearsal.url, "ANTHROPIC_API_KEY": _REHEARSAL_KEY}
+
+    def _missing(self) -> list[str]:
+        """What a run needs of the machine, and does not find there (any more)."""
+        needs = {"agent program": agent_program, "credentials": self._settings.require_credentials}
+        reasons = []
+        for name, look in needs.items():
+            try:
+                look()
+            except (FlowerError, StartError) as error:
+                reasons.append(f"{name}: {error}")
+        return reasons
 
     def _watch_tokens(self) -> None:
         """Notice a changed tokens file also while no request comes, so that a revoked token's readers are let go."""

@@ -9,7 +9,7 @@ from flask import Blueprint
 
 from flower_http.errors import Problem
 from flower_http.replies import Reply, json_reply
-from flower_http.routes.view import manager, view
+from flower_http.routes.view import manager, services, view
 
 blueprint = Blueprint("service", __name__)
 
@@ -37,7 +37,7 @@ def healthz() -> Reply:
 @view(blueprint, "GET", "/readyz", scope="read")
 def readyz() -> Reply:
     """Whether runs can be started; 503 with the reasons why not."""
-    reasons = list(manager().ready())
+    reasons = [*manager().ready(), *services().missing()]
     if reasons:
         raise Problem(503, "not-ready", "; ".join(reasons), headers={"Retry-After": "5"}, reasons=reasons)
     return json_reply({"ready": True, "reasons": []})

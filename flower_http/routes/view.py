@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ class Services:
     guard: Guard
     keys: KeyStore
     attached: Manager | None = None
+    missing: Callable[[], Sequence[str]] = tuple
 
     @property
     def manager(self) -> Manager:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import requests
 
 from flower_http.errors import StartError
 from flower_http.settings import Settings
@@ -55,6 +56,17 @@ def test_a_stopped_server_leaves_no_file_open(tmp_path: Path) -> None:
     service.start()
     service.stop(8.0)
     assert not [path for path in opened_files() if str(tmp_path) in path]
+
+
+def test_a_server_without_credentials_is_not_ready_and_says_so(tmp_path: Path) -> None:
+    service = build_service(settings(tmp_path / "data", rehearse="no"))
+    service.start()
+    try:
+        reply = requests.get(f"{service.url}/readyz", timeout=10)
+    finally:
+        service.stop(8.0)
+    assert (reply.status_code, reply.json()["type"]) == (503, "not-ready")
+    assert [reason.partition(":")[0] for reason in reply.json()["reasons"]] == ["credentials"]
 
 
 def test_a_server_is_put_together_started_and_stopped(tmp_path: Path) -> None:
