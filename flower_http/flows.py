@@ -216,7 +216,7 @@ def _load(name: str, target: str) -> Any:
     try:
         module = _load_file(name, Path(place)) if place.endswith(".py") else importlib.import_module(place)
         found = getattr(module, attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without a main guard may end the program
         raise StartError(f"--flow {name}={target}: {type(error).__name__}: {error}") from error
     if not isinstance(found, Workflow) and not callable(found):
         raise StartError(f"--flow {name}={target}: is a {type(found).__name__}, neither a Workflow nor callable")
