@@ -53,10 +53,15 @@ class DiskWatch:
             except Exception:  # a disk just well again may fail once more; without a watch nothing would ever begin
                 _LOG.exception("looking after the disk failed, trying again")
 
+    def _goes_on(self, run_id: str) -> bool:
+        job = self._slots.find(run_id)
+        # A person may have been quicker: then the run waits in the queue, and for nothing but the end of the hold.
+        return (job is not None and not job.started) or self._go_on(run_id)
+
     def _look(self) -> None:
         since = self._journal.failing_since
         if since is None:
-            self._stopped = {run_id for run_id in self._stopped if not self._go_on(run_id)}
+            self._stopped = {run_id for run_id in self._stopped if not self._goes_on(run_id)}
             self._slots.hold(bool(self._stopped))
             return
         if self._probe is None or self._probe.done():

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from flower_http.disk_watch import DiskWatch
+from flower_http.errors import Problem
 from flower_http.jobs import Job
 from flower_http.journal import Journal
 from flower_http.slots import Slots
 from tests.http.event_tools import disk_refusing
+from tests.http.gated_flow import SCENES
+from tests.http.run_world import RunWorld
 from tests.support import eventually
 
 
@@ -31,3 +35,21 @@ def test_the_watch_outlives_a_run_that_cannot_be_looked_at(tmp_path: Path) -> No
         eventually(lambda: "held" in looks, timeout=15)
     watch.stop()
     journal.close()
+
+
+def test_a_person_who_resumes_a_stopped_run_before_the_watch_does_holds_nobody_up(tmp_path: Path) -> None:
+    SCENES.clear()
+    world = RunWorld(tmp_path, sick_s=0.3, max_runs=1)
+    try:
+        view, here = world.begun("a")
+        here.begun.clear()
+        with disk_refusing(tmp_path / "journal.db"):
+            world.say(view.id, "something that must be kept")
+            assert here.stopped.wait(15)
+        eventually(lambda: world.told(view.id)[-1] != "run.started", 10)
+        with suppress(Problem):  # the watch may have been quicker after all
+            world.manager.resume(view.id)
+        assert here.begun.wait(10)
+        world.reaches(view.id, "running")
+    finally:
+        world.shut_down()
