@@ -96,13 +96,21 @@ class FlowerService:
         return self._server.url
 
     def start(self) -> None:
-        """Start the engine, take up what an earlier process left, and accept requests."""
+        """Start the engine, take up what an earlier process left, and accept requests.
+
+        Raises StartError when the journal cannot be read.
+        """
         self._engine.start()
         if self._rehearsal is not None:
             self._rehearsal.start()
         if self._relay is not None:
             self._relay.start()
-        self._manager.start_up(resume=not self._settings.no_resume)
+        try:
+            self._manager.start_up(resume=not self._settings.no_resume)
+        except sqlite3.DatabaseError as error:
+            # Not set aside by itself: most of what people have been told may still be in it.
+            way = "restore a backup, or move it away together with its -wal and -shm to begin with none"
+            raise StartError(f"{self._journal.file.path} is damaged ({error}): {way}") from error
         self._serving.start()
         self._tokens.on_change.append(self._dispatcher.recheck)
         threading.Thread(target=self._watch_tokens, name="flower-tokens", daemon=True).start()

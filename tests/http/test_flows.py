@@ -55,7 +55,7 @@ def test_a_flow_that_cannot_be_loaded_stops_the_start_and_says_why(target: str, 
 
 def test_a_flow_file_that_ends_the_program_is_refused_like_any_other(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(StartError, match="script.py:make: SystemExit"):
+    with pytest.raises(StartError, match=r"script\.py:make: SystemExit"):
         Flows({"mine": f"{tmp_path / 'script.py'}:make"})
 
 
