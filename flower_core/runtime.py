@@ -34,6 +34,8 @@ from flower_core.workbench import Workbench
 SessionListener = Callable[[str, str], None]
 
 
+#: Where a runtime keeps its sessions, in its ``run_dir``.
+SESSIONS_FILE = "sessions.db"
 #: The error of a step in flight when its process was told to die.
 KILLED = "killed-by-signal"
 
@@ -83,7 +85,7 @@ class Runtime:
         self._manifest = Manifest(self.run_dir / "manifest.json", self.run_id)
         config, launcher = _made(config_dir or self.run_dir / "config" / self.run_id), write_launcher(self.run_dir)
         # Last of what can fail: a store that is open has a thread.
-        self._store = store if store is not None else SqliteSessionStore(self.run_dir / "sessions.db")
+        self._store = store if store is not None else SqliteSessionStore(self.run_dir / SESSIONS_FILE)
         self._owns_store = store is None
         self._around = Surroundings(
             workspace=self.workspace,

@@ -16,7 +16,8 @@ from flower_core.events import Event, EventSink
 from flower_core.human import Ask, HumanChannel
 from flower_core.lineage import Lineage
 from flower_core.manifest import StepResult
-from flower_core.runtime import Runtime
+from flower_core.runtime import SESSIONS_FILE, Runtime
+from flower_core.sessions import SqliteSessionStore
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
 from flower_core.workflow import Workflow, starter_flow, wake_state
@@ -131,8 +132,7 @@ class Flows:
         if params.flow == "starter":
             self._check_starter(params, context)
         elif params.flow == ONCE_STEP:
-            if not params.task.strip():
-                raise invalid_body({"task": ["must say what is to be done"]})
+            self._check_once(params, context)
         elif params.flow not in self._registered:
             names = ", ".join(["starter", "once", *self._registered])
             raise Problem(422, "unknown-flow", f"there is no flow {params.flow!r}; there are: {names}")
@@ -158,6 +158,14 @@ class Flows:
         state = wake_state(context.workspace, context.run_dir, workbench=context.workbench, lang=context.lang)
         if params.new or not state.anything:
             raise invalid_body({"task": ["must say what is to be done: there is nothing to wake in this workspace"]})
+
+    @staticmethod
+    def _check_once(params: StartParams, context: FlowContext) -> None:
+        if not params.task.strip():
+            raise invalid_body({"task": ["must say what is to be done"]})
+        if params.resume is not None and not _has_session(context.run_dir / SESSIONS_FILE, params.resume):
+            # The agent program would say so, too, but only after every attempt at what cannot succeed.
+            raise invalid_body({"resume": ["there is no such session in this workspace; name the one it was held in"]})
 
     def _custom(self, name: str, context: FlowContext) -> Workflow:
         target = self._registered[name]
@@ -209,6 +217,16 @@ def _once(params: StartParams, context: FlowContext, links: Links) -> Flow:
     return OnceFlow(
         spec, params.task, links.session_file, resume=params.resume, fork=params.fork, opening=links.opening
     )
+
+
+def _has_session(path: Path, session_id: str) -> bool:
+    if not path.exists():  # opening it would make it
+        return False
+    store = SqliteSessionStore(path)
+    try:
+        return store.has_session(session_id)
+    finally:
+        store.close()
 
 
 def _load(name: str, target: str) -> Any:

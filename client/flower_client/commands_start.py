@@ -122,7 +122,7 @@ def start(app: App, /, task: str | None, **given: Any) -> None:
 @option("-t", "--tools", metavar="NAMES", help="Tools it may use, comma-separated. [default: Read,Glob,Grep]")
 @option("-p", "--permission-mode", metavar="MODE", help="The agent program's permission mode. [default: dontAsk]")
 @option("-b", "--budget", type=float, metavar="USD", help="Most US dollars. [default: no limit]")
-@option("--resume", metavar="SESSION", help="Go on from this session.")
+@option("--resume", metavar="SESSION", help="Go on from this session, in the --workspace it was held in.")
 @option("--fork", is_flag=True, help="With --resume: leave that session as it is and branch off.")
 @_all_of(_STARTING)
 @_all_of(_VIEWING)

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flower_core import HumanChannel
 from flower_core.human import Ask
+from flower_core.sessions import SqliteSessionStore
 from flower_core.workflow import Workflow
-from flower_http.errors import StartError
+from flower_http.errors import Problem, StartError
 from flower_http.flows import FlowContext, Flows, Links
 from flower_http.jobs import Job, Kit
 from flower_http.places import Places
@@ -87,6 +90,22 @@ def test_an_unknown_flow_is_refused_with_the_names_of_those_there_are(world: Run
 def test_an_empty_task_is_refused_where_there_is_nothing_to_wake(world: RunWorld, flow: str) -> None:
     problem = refused(lambda: world.start(" ", "a", flow=flow))
     assert (problem.status, list(problem.extra["errors"])) == (422, ["task"])
+
+
+def test_a_session_the_workspace_does_not_hold_cannot_be_resumed(world: RunWorld) -> None:
+    problem = refused(lambda: world.start("go on", "w", "once", resume="0b0e-1"))
+    assert (problem.status, list(problem.extra["errors"])) == (422, ["resume"])
+
+
+def test_a_session_the_workspace_holds_can_be_resumed(tmp_path: Path) -> None:
+    about = context(tmp_path, task="go on", flow="once", resume="0b0e-1")
+    store = SqliteSessionStore(about.run_dir / "sessions.db")
+    key = {"project_key": "p", "session_id": "0b0e-1"}
+    asyncio.run(store.append(key, [{"type": "user", "uuid": "u-1"}]))
+    store.close()
+    Flows({}).check(about.params, about)
+    with pytest.raises(Problem):
+        Flows({}).check(replace(about.params, resume="0b0e-2"), about)
 
 
 def test_a_resumed_flow_is_told_what_people_said_and_a_shared_object_is_not_changed(tmp_path: Path) -> None:
