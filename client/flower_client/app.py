@@ -59,7 +59,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except FlowerClientError as error:
-            click.echo(f"flower-client: {one_line(_advice(error), 1500)}", err=True)
+            click.echo(f"flower-client: {one_line(error.advice, 1500)}", err=True)
             ctx.exit(for_error(error))
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(Exit.INTERRUPTED)
@@ -69,8 +69,3 @@ def put(lines: Iterable[str]) -> None:
     """Print ``lines``, cleaned, to standard output."""
     for line in lines:
         click.echo(clean(line))
-
-
-def _advice(error: FlowerClientError) -> str:
-    message = str(error)
-    return f"{message.rstrip('.')}. {error.hint}".rstrip() if error.hint else message

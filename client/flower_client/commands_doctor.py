@@ -37,7 +37,7 @@ def doctor(app: App) -> None:
             for name, value in examine(client):
                 found[name] = value
         except FlowerClientError as error:
-            found["problem"], code = f"{error} {error.hint}".strip(), for_error(error)
+            found["problem"], code = error.advice, for_error(error)
     app.put(found, [f"{name + ':':<11}{one_line(str(value), 500)}" for name, value in found.items()])
     if code:
         click.get_current_context().exit(code)

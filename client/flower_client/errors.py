@@ -26,6 +26,12 @@ class FlowerClientError(Exception):
         super().__init__(message)
         self.hint = hint
 
+    @property
+    def advice(self) -> str:
+        """What is wrong and what to do about it, as sentences."""
+        message = str(self)
+        return f"{message.rstrip('.')}. {self.hint}".rstrip() if self.hint else message
+
 
 class ConfigError(FlowerClientError):
     """A setting or an argument is wrong. Nothing has been sent."""

@@ -209,7 +209,7 @@ class WatchSession:
         except FlowerClientError as error:
             if isinstance(error, NotAllowed) and self._options.on_ask in ("first", "decline"):
                 raise  # nobody is here to see that no question will ever be answered
-            self._note(f"{ask.id} still waits: {error} {error.hint}", "red")
+            self._note(f"{ask.id} still waits: {error.advice}", "red")
             return False
         self._questions.settle(ask.id)
         return True
@@ -247,7 +247,7 @@ class WatchSession:
         try:
             self._client.say(self.run_id, words)
         except FlowerClientError as error:
-            self._note(f"not sent: {error} {error.hint}", "red")
+            self._note(f"not sent: {error.advice}", "red")
 
     def _on_input_closed(self) -> Exit | None:
         self._listening = False
@@ -304,7 +304,7 @@ class WatchSession:
             elif choice.lower() == "c":
                 self._client.cancel(self.run_id)
         except FlowerClientError as error:
-            self._note(f"{error} {error.hint}", "red")
+            self._note(error.advice, "red")
         return self._attend()
 
     def _show(self, about: str, prompt: str) -> None:

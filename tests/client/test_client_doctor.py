@@ -53,7 +53,7 @@ def test_a_wrong_token_is_told(server: ScriptedServer, tmp_path: Path) -> None:
     server.token = "t"
     result = doctor(server, tmp_path, token="wr0ng")
     assert result.exit_code == Exit.NOT_ALLOWED
-    assert "problem:   a token is needed" in result.stdout
+    assert "problem:   a token is needed. " in result.stdout
     assert "wr0ng" not in result.output
 
 
