@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from flower_http.auth import Guard
-from flower_http.errors import CONTENT_TYPE, Problem
+from flower_http.errors import CONTENT_TYPE, Problem, unavailable
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
 from flower_http.idempotency import KeyStore, SqliteKeys
 from flower_http.journal import JournalUnavailable
@@ -104,7 +104,7 @@ def _render_http(error: HTTPException) -> Response:
 def _render_disk(error: Exception) -> Response:
     _LOG.error("request %s: the disk does not take what must be kept", request_id(request.environ), exc_info=error)
     detail = "nothing was done, because it could not be kept; try again"
-    return render(Problem(503, "journal-unavailable", detail, headers={"Retry-After": "5"}))
+    return render(unavailable(detail))
 
 
 def _render_fault(error: Exception) -> Response:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from flower_http.jobs import Job
+from flower_http.jobs import UNWRITTEN, Job
 from flower_http.journal import Journal
 from flower_http.slots import Slots
 
@@ -34,6 +35,7 @@ class DiskWatch:
         self._go_on = go_on
         self._sick_s = sick_s
         self._stopped: set[str] = set()
+        self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._probe: Future[None] | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="flower-disk-watch", daemon=True)
@@ -41,6 +43,10 @@ class DiskWatch:
     def start(self) -> None:
         """Begin to watch."""
         self._thread.start()
+
+    def told(self, run_id: str) -> None:
+        """A run has stopped of itself because its events could not be kept; it goes on with the others."""
+        self._told.put(run_id)
 
     def stop(self) -> None:
         """Watch no more."""
@@ -59,6 +65,8 @@ class DiskWatch:
         return (job is not None and not job.started) or self._go_on(run_id)
 
     def _look(self) -> None:
+        while not self._told.empty():
+            self._stopped.add(self._told.get())
         since = self._journal.failing_since
         if since is None:
             self._stopped = {run_id for run_id in self._stopped if not self._goes_on(run_id)}
@@ -71,4 +79,4 @@ class DiskWatch:
             self._slots.hold(True)
             for job in self._slots.running():
                 self._stopped.add(job.run_id)
-                job.end("interrupted", "the journal could not be written")
+                job.end("interrupted", UNWRITTEN)

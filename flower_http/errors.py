@@ -110,6 +110,11 @@ def bad_parameter(name: str, message: str) -> Problem:
     return Problem(400, "bad-parameter", f"query parameter {name[:80]!r}: {message}", parameter=name[:80])
 
 
+def unavailable(detail: str) -> Problem:
+    """503 for what the disk does not take just now, with the time after which to try again."""
+    return Problem(503, "journal-unavailable", detail, headers={"Retry-After": "5"})
+
+
 def invalid_body(errors: Mapping[str, Any]) -> Problem:
     """422 for a body; ``errors`` maps each field to a list of messages."""
     names = ", ".join(str(name) for name in errors)

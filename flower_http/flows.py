@@ -20,11 +20,13 @@ from flower_core.runtime import SESSIONS_FILE, Runtime
 from flower_core.sessions import SqliteSessionStore
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
-from flower_core.workflow import Workflow, starter_flow, wake_state
+from flower_core.workflow import VERDICT_KEY, Workflow, starter_flow, wake_state
 from flower_http.errors import Problem, StartError, invalid_body
 from flower_http.schemas import StartParams
 
 StepSink = Callable[[Any, StepResult], None]
+#: The least budget there is: the agent program stops at its first request.
+_NEXT_TO_NOTHING_USD = 0.000001
 ONCE_STEP = "once"
 
 
@@ -79,6 +81,11 @@ class Links:
     resumed: bool = False
     opening: str = ""
     cut_off: tuple[str, int] | None = None
+    spent_usd: float = 0.0
+
+    def left_of(self, budget_usd: float | None) -> float | None:
+        """What earlier processes of the run have left of its budget; next to nothing once it is gone."""
+        return None if budget_usd is None else max(budget_usd - self.spent_usd, _NEXT_TO_NOTHING_USD)
 
 
 @dataclass
@@ -192,7 +199,7 @@ def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
         instructions=params.instructions,
         lang=context.lang,
         model=params.model,
-        budget_usd=params.budget_usd,
+        budget_usd=links.left_of(params.budget_usd),
         workbench=context.workbench,
         resumed=links.resumed,
         opening=links.opening,
@@ -209,7 +216,7 @@ def _once(params: StartParams, context: FlowContext, links: Links) -> Flow:
         params.instructions,
         allowed_tools=READ_TOOLS if params.tools is None else params.tools,
         model=params.model,
-        max_budget_usd=params.budget_usd,
+        max_budget_usd=links.left_of(params.budget_usd),
         permission_mode=params.permission_mode or "dontAsk",  # type: ignore[arg-type]  # one of the modes, by schema
         workbench=False,
         lang=context.lang,
@@ -258,3 +265,24 @@ def _takes_argument(function: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     return True
+
+
+def outcome(ctx: Mapping[str, Any]) -> dict[str, Any]:
+    """What a finished flow says of itself, as the payload of ``run.finished``."""
+    results: dict[str, StepResult] = ctx.get("_results", {})
+    failed_at = ctx.get("_failed_at")
+    last = list(results.values())[-1] if results else None
+    finish: dict[str, Any] = {
+        "state": "failed" if failed_at else "succeeded",
+        "result": last.text if last is not None else "",
+    }
+    if failed_at:
+        failing = results.get(failed_at)
+        finish["failed_at"] = failed_at
+        finish["error"] = failing.error if failing is not None else ""
+    if ctx.get("_aborted"):
+        finish["aborted"] = str(ctx["_aborted"])
+    verdict = ctx.get(VERDICT_KEY)
+    if verdict is not None:
+        finish["verdict"] = {"state": verdict.state, "reason": verdict.reason, "failed": list(verdict.failed)}
+    return finish

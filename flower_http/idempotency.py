@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from flower_http.errors import Problem
+from flower_http.errors import Problem, unavailable
 from flower_http.replies import Reply
 
 HEADER = "Idempotency-Key"
@@ -196,7 +196,7 @@ def serve_once(store: KeyStore, key: str, fingerprint: str, act: Callable[[bool]
         claim = store.claim(key, fingerprint)
     except sqlite3.Error as error:
         detail = f"the key cannot be kept: {error}"
-        raise Problem(503, "journal-unavailable", detail, headers={"Retry-After": "5"}) from error
+        raise unavailable(detail) from error
     if claim.state == "running":
         detail = "the first request with this key is still being served; try again"
         raise Problem(409, "idempotency-in-progress", detail, headers={"Retry-After": "1"})

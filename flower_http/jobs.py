@@ -20,10 +20,9 @@ from flower_core.manifest import StepResult
 from flower_core.runtime import Runtime
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
-from flower_core.workflow import VERDICT_KEY
 from flower_http.engine import Engine
 from flower_http.event_log import EventLog, LogClosed
-from flower_http.flows import FlowContext, Flows, Links
+from flower_http.flows import FlowContext, Flows, Links, outcome
 from flower_http.journal import JournalUnavailable
 from flower_http.places import Places
 from flower_http.projection import FINISHED, INTERRUPTED, STARTED
@@ -38,6 +37,8 @@ T = TypeVar("T")
 _CANCEL_AGAIN_S = 60.0
 #: How long the end of a run waits for answers on their way into the log, and how often it looks. Seconds.
 _SETTLE_S, _LOOK_EVERY_S = 6.0, 0.005
+#: Why runs are stopped when the disk does not take what must be kept.
+UNWRITTEN = "the journal could not be written"
 _LOG = logging.getLogger(__name__)
 
 
@@ -99,6 +100,11 @@ class Job:
         self._engine = engine
         # Nobody ever cancels this future: it would count as done at once, long before the agent has stopped.
         engine.submit(self.run()).add_done_callback(lambda _: on_end(self))
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether it was stopped because the disk did not take its events."""
+        return self._ending == ("interrupted", UNWRITTEN)
 
     def end(self, how: Ending, reason: str) -> None:
         """Stop the run: for good, or so that it can go on later. Returns at once; the log says when it is done."""
@@ -212,8 +218,9 @@ class Job:
             run_id=self.run_id,
             lang=self._lang,
         )
+        self._undo.callback(self.runtime.close)
         ctx = await flow.run(self.runtime, on_event=self._on_event, on_step=self._on_step)
-        return _outcome(ctx)
+        return outcome(ctx)
 
     def _model_environ(self) -> Mapping[str, str]:
         """The way to the model for this run's sessions: a token of its own, wherever there is a relay to take it."""
@@ -230,6 +237,7 @@ class Job:
             resumed=self.resumed,
             opening=self._recovery.opening(),
             cut_off=self._recovery.cut_off,
+            spent_usd=self.log.view.cost_usd,
             session_file=self._kit.places.session_file(self.workspace, self.run_id),
         )
 
@@ -255,19 +263,22 @@ class Job:
     def _on_event(self, event: Event) -> None:
         if self._ending is not None and self._ending[0] == "interrupted" and _abandoned(event):
             return  # only its call has gone; the question waits on, and the run that goes on will ask it again
-        self.log.append(event.kind, event.text, event.tool, event.payload)
+        try:
+            self.log.append(event.kind, event.text, event.tool, event.payload)
+        except JournalUnavailable:
+            # Nothing may happen that nobody can ever see: rather stop, and go on when the disk is well.
+            self.end("interrupted", UNWRITTEN)
+            raise
 
     def _say(self, text: str, payload: Mapping[str, Any]) -> None:
         self.log.append("system", text, payload=payload)
 
     def _close(self) -> None:
         """Let go of everything. Whatever goes wrong here must not cost the run its last event."""
+        for line in self.runtime.ui_errors if self.runtime is not None else ():
+            _LOG.warning("run %s: %s", self.run_id, line)
         try:
             self._undo.close()
-            if self.runtime is not None:
-                for line in self.runtime.ui_errors:
-                    _LOG.warning("run %s: %s", self.run_id, line)
-                self.runtime.close()
         except Exception:
             _LOG.exception("run %s: something could not be closed", self.run_id)
 
@@ -297,24 +308,3 @@ def _abandoned(event: Event) -> bool:
     """Whether a question ends only because nobody is there any more to hear the answer."""
     payload = event.payload
     return event.kind == "ask" and payload.get("state") == "declined" and not payload.get("answered_by")
-
-
-def _outcome(ctx: Mapping[str, Any]) -> dict[str, Any]:
-    """What a finished flow says of itself, as the payload of ``run.finished``."""
-    results: dict[str, StepResult] = ctx.get("_results", {})
-    failed_at = ctx.get("_failed_at")
-    last = list(results.values())[-1] if results else None
-    finish: dict[str, Any] = {
-        "state": "failed" if failed_at else "succeeded",
-        "result": last.text if last is not None else "",
-    }
-    if failed_at:
-        failing = results.get(failed_at)
-        finish["failed_at"] = failed_at
-        finish["error"] = failing.error if failing is not None else ""
-    if ctx.get("_aborted"):
-        finish["aborted"] = str(ctx["_aborted"])
-    verdict = ctx.get(VERDICT_KEY)
-    if verdict is not None:
-        finish["verdict"] = {"state": verdict.state, "reason": verdict.reason, "failed": list(verdict.failed)}
-    return finish

@@ -12,7 +12,7 @@ from typing import Any
 
 from flower_http.disk_watch import SICK_S, DiskWatch
 from flower_http.engine import Engine
-from flower_http.errors import Problem, invalid_body, unknown_run
+from flower_http.errors import Problem, invalid_body, unavailable, unknown_run
 from flower_http.event_log import EventLog, LogClosed
 from flower_http.jobs import Job, Kit
 from flower_http.journal import JournalUnavailable
@@ -62,9 +62,7 @@ class RunManager:
         self._lang = lang
         self._create_s = create_s
         self._ids = RunIds()
-        self._slots: Slots[Job] = Slots(
-            lambda job: job.start(engine, lambda ended: self._slots.drop(ended.run_id)), max_runs=max_runs, queue=queue
-        )
+        self._slots: Slots[Job] = Slots(lambda job: job.start(engine, self._ended), max_runs=max_runs, queue=queue)
         self._steering = Steering(self._log, self._slots.find, kit.open_asks)
         self._watch = DiskWatch(book.journal, self._slots, self._go_on, sick_s=sick_s)
 
@@ -218,6 +216,11 @@ class RunManager:
     def _claim(self, run_id: str, workspace: Path, params: StartParams) -> Claim:
         return Claim(run_id, workspace, self._kit.flows.alone(params.flow))
 
+    def _ended(self, job: Job) -> None:
+        if job.unwritten:
+            self._watch.told(job.run_id)
+        self._slots.drop(job.run_id)
+
     def _create(self, run_id: str, params: StartParams, workspace: Path, by: str, key: str) -> EventLog:
         row = {
             "id": run_id,
@@ -232,7 +235,7 @@ class RunManager:
         try:
             return self._book.create(row, timeout=self._create_s)
         except JournalUnavailable as error:
-            raise Problem(503, "journal-unavailable", f"the run was not started: {error}") from error
+            raise unavailable(f"the run was not started: {error}") from error
 
     def _started_with(self, key: str) -> RunView | None:
         """The run that a request with this key started before the server went down, if it came that far."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from flower_http.errors import Problem, invalid_body
+from flower_http.errors import Problem, invalid_body, unavailable
 from flower_http.event_log import EventLog, LogClosed
 from flower_http.jobs import Job
 from flower_http.journal import JournalUnavailable
@@ -58,7 +58,7 @@ class Steering:
         if found is None and view.final:
             raise Problem(409, "not-running", "the run ended before it could be told")
         if found is None:
-            raise Problem(503, "journal-unavailable", "it reached the agent, but could not be kept yet")
+            raise unavailable("it reached the agent, but could not be kept yet")
         return found
 
     def interrupt(self, run_id: str, text: str) -> None:
@@ -68,7 +68,7 @@ class Steering:
         if not job.interrupt(text):
             raise Problem(409, "not-running", "there is nothing to interrupt just now")
         if not log.wait_flushed(KEPT_S):
-            raise Problem(503, "journal-unavailable", "it was interrupted, but that could not be kept yet")
+            raise unavailable("it was interrupted, but that could not be kept yet")
 
     def settle_kept(self, log: EventLog) -> None:
         """Write the outcome of questions whose answer was kept when the process died, and not shown any more."""
@@ -89,7 +89,7 @@ class Steering:
         """The committed view once ``condition`` holds for it, or as it is after a few seconds."""
         deadline = time.monotonic() + KEPT_S
         while not condition(log.view) and time.monotonic() < deadline:
-            log.wait_flushed(KEPT_S)
+            log.wait_flushed(max(0.0, deadline - time.monotonic()))
             if not condition(log.view):
                 time.sleep(_LOOK_EVERY_S)
         return log.view
@@ -105,7 +105,7 @@ class Steering:
             try:
                 done = self._try_to_settle(log, ask, state, text, by)
             except JournalUnavailable as error:
-                raise Problem(503, "journal-unavailable", f"not kept, and the question waits on: {error}") from error
+                raise unavailable(f"not kept, and the question waits on: {error}") from error
             view = self.wait_until(log, lambda seen: _state(seen, ask.id) != "asked")
             ask = view.ask(ask.id) or ask
             if done:

@@ -11,7 +11,7 @@ from flower_http.engine import Engine
 from flower_http.errors import Problem
 from flower_http.flows import Flows
 from flower_http.jobs import Kit
-from flower_http.journal import Journal
+from flower_http.journal import BUFFER_BYTES, Journal
 from flower_http.log_book import LogBook
 from flower_http.places import Places
 from flower_http.projection import RunView
@@ -30,14 +30,15 @@ FLOWS = {
 class RunWorld:
     """A manager and what it stands on, in ``home``. ``crash`` loses the process's memory, ``boot`` makes a new one."""
 
-    def __init__(self, home: Path, **limits: Any) -> None:
+    def __init__(self, home: Path, *, buffer_bytes: int = BUFFER_BYTES, **limits: Any) -> None:
         self.home = home
+        self.buffer_bytes = buffer_bytes
         self.limits = {"max_runs": 2, "queue": 2, **limits}
         self.boot()
 
     def boot(self, *, resume: bool = True) -> None:
         """Start as a server would, over what is in ``home``."""
-        self.journal = Journal(self.home / "journal.db")
+        self.journal = Journal(self.home / "journal.db", buffer_bytes=self.buffer_bytes)
         self.book = LogBook(self.journal)
         self.engine = Engine()
         self.engine.start()
@@ -68,6 +69,7 @@ class RunWorld:
         here.begun.clear()
         view = self.start(task, workspace, **more)
         assert here.begun.wait(10)
+        eventually(lambda: self.manager.get(view.id).started_at, 10)  # on the disk, too: what a crash leaves is known
         return view, here
 
     def reaches(self, run_id: str, *states: str, timeout: float = 10.0) -> RunView:

@@ -53,3 +53,22 @@ def test_a_person_who_resumes_a_stopped_run_before_the_watch_does_holds_nobody_u
         world.reaches(view.id, "running")
     finally:
         world.shut_down()
+
+
+def test_a_run_whose_events_find_no_room_stops_at_once_and_goes_on_when_the_disk_is_well(tmp_path: Path) -> None:
+    SCENES.clear()
+    world = RunWorld(tmp_path, buffer_bytes=20_000)
+    try:
+        view, here = world.begun("a")
+        here.begun.clear()
+        with disk_refusing(tmp_path / "journal.db"):
+            for number in range(3):
+                here.channels[-1].send(f"{number}: {'x' * 9_000}")
+            assert here.stopped.wait(10), "nothing may happen that nobody can ever see"
+        assert here.begun.wait(20)
+        world.reaches(view.id, "running")
+        assert [*world.told(view.id)][:3] == ["run.created", "run.started", "run.interrupted"]
+        interrupted = next(event for event in world.events(view.id) if event["text"] == "run.interrupted")
+        assert interrupted["payload"]["error"] == "the journal could not be written"
+    finally:
+        world.shut_down()

@@ -12,7 +12,7 @@ from flower_core.human import Ask
 from flower_core.sessions import SqliteSessionStore
 from flower_core.workflow import Workflow
 from flower_http.errors import Problem, StartError
-from flower_http.flows import FlowContext, Flows, Links
+from flower_http.flows import FlowContext, Flows, Links, OnceFlow
 from flower_http.jobs import Job, Kit
 from flower_http.places import Places
 from flower_http.schemas import StartParams
@@ -155,3 +155,17 @@ def test_a_flow_with_sinks_of_its_own_is_heard_by_both_and_keeps_answers_first(w
     assert log.answers()["q1"]["answer"] == "this"
     assert settled == ["this"]
     assert seen[0] == "Which one?"
+
+
+@pytest.mark.parametrize(("spent", "left"), [(0.0, 2.0), (0.5, 1.5), (2.0, 1e-6), (9.0, 1e-6)])
+def test_a_budget_holds_for_the_whole_run_however_often_its_server_restarts(
+    tmp_path: Path, spent: float, left: float
+) -> None:
+    ties = replace(links(tmp_path, ""), spent_usd=spent)
+    once = Flows({}).make(StartParams(task="x", flow="once", budget_usd=2.0), context(tmp_path), ties)
+    assert isinstance(once, OnceFlow)
+    assert once.spec.max_budget_usd == pytest.approx(left)
+    flow = Flows({}).make(StartParams(task="x", budget_usd=2.0), context(tmp_path), ties)
+    assert isinstance(flow, Workflow)
+    assert flow.budget_usd == pytest.approx(left)
+    assert ties.left_of(None) is None
