@@ -6,8 +6,10 @@ import errno
 import logging
 import os
 import queue
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +64,7 @@ def serve(settings: Settings, build: BuildService) -> None:
     logs.configure(settings.log_format)
     for line in settings.warnings:
         _LOG.warning(line)
-    with data_dir(settings.data_dir):
+    with data_dir(settings.data_dir), temporary_dir(settings.data_dir / "tmp"):
         check(settings)
         hide(SECRETS)
         # A SimpleQueue may be used from a signal handler; an Event may not, its lock is not reentrant.
@@ -104,6 +106,25 @@ def data_dir(path: Path) -> Iterator[None]:
                 other = "is in use by another flower-server; stop that one, or choose another (FLOWER_DATA_DIR)"
                 raise StartError(f"--data-dir {path} {other}") from error
         yield
+
+
+@contextmanager
+def temporary_dir(path: Path) -> Iterator[None]:
+    """Have this process's temporary files made in ``path`` (mode 0700), emptied first. Raises :class:`StartError`.
+
+    The agent SDK lays out a resumed session as a temporary directory. A killed server leaves that behind, and it holds
+    all that the agent has seen: here the next server finds it.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        path.mkdir(exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StartError(f"--data-dir: {path}: {error.strerror or error}") from error
+    before, tempfile.tempdir = tempfile.tempdir, str(path)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _start(settings: Settings, build: BuildService) -> Service:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flower_http.commands import make_cli
-from flower_http.serving import Service
+from flower_http.serving import Service, temporary_dir
 from flower_http.settings import SECRETS, TABLE, Settings
 from flower_http.tokens import TokenStore, add_token
 from tests.http import small_service
@@ -230,6 +231,27 @@ def test_a_data_dir_in_use_is_refused_and_free_again_afterwards(server: Process,
     third = Process("--port", "0", "--data-dir", data)
     assert "listening" in third.line()
     assert third.end(signal.SIGTERM)[0] == 0
+
+
+def test_temporary_files_lie_in_the_data_dir_and_those_of_a_killed_server_are_removed(tmp_path: Path) -> None:
+    left = tmp_path / "tmp" / "claude-resume-of-a-killed-server"
+    left.mkdir(parents=True)
+    (left / "session.jsonl").write_text("{}")
+    before = tempfile.gettempdir()
+    with temporary_dir(tmp_path / "tmp"):
+        assert not left.exists()
+        assert Path(tempfile.mkdtemp()).parent == tmp_path / "tmp"
+        assert (tmp_path / "tmp").stat().st_mode & 0o777 == 0o700
+    assert tempfile.gettempdir() == before
+
+
+def test_a_server_empties_its_temporary_dir_at_start(data: str) -> None:
+    left = Path(data) / "tmp" / "claude-resume-of-a-killed-server"
+    left.mkdir(parents=True)
+    process = Process("--port", "0", "--data-dir", data)
+    assert "listening" in process.line()
+    assert process.end(signal.SIGTERM)[0] == 0
+    assert not left.exists()
 
 
 def test_a_taken_port_is_refused(tmp_path: Path) -> None:
