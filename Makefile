@@ -8,7 +8,7 @@ demo: setup
 	@.venv/bin/python tools/demo.py
 
 test: lint
-	@.venv/bin/python -m pytest -q
+	@.venv/bin/python -m pytest -q --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 lint: setup
 	@.venv/bin/python -m ruff check .

@@ -8,7 +8,6 @@ else through as it is, streams included. A model request holds one thread for as
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import logging
 import secrets
@@ -20,9 +19,8 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 from waitress.channel import ClientDisconnected
-from waitress.server import create_server
-from waitress.wasyncore import close_all
 
+from flower_core.loopback import LoopbackServer
 from flower_http.settings import MODEL_SECRETS
 
 DEFAULT_UPSTREAM: Final = "https://api.anthropic.com"
@@ -139,23 +137,19 @@ class Relay:
 
     def __init__(self, upstream: str, credentials: Mapping[str, str], *, runs: int) -> None:
         self.app = RelayApp(upstream, credentials)
-        self._server = create_server(
+        self._server = LoopbackServer(
             self.app,
-            host="127.0.0.1",
-            port=0,
+            name="flower-relay",
             threads=min(max(_LEAST_THREADS, runs * _THREADS_PER_RUN), _MOST_THREADS),
-            ident=None,
             channel_timeout=3600,
-            max_request_body_size=_MOST_BODY_BYTES,
             channel_request_lookahead=1,
-            asyncore_use_poll=True,
+            max_request_body_size=_MOST_BODY_BYTES,
         )
-        self._thread = threading.Thread(target=self._server.run, name="flower-relay", daemon=True)
 
     @property
     def url(self) -> str:
         """What the agent program is given as ANTHROPIC_BASE_URL."""
-        return f"http://127.0.0.1:{self._server.effective_port}"
+        return self._server.url
 
     @property
     def upstream(self) -> str:
@@ -179,17 +173,11 @@ class Relay:
 
     def start(self) -> None:
         """Serve."""
-        self._thread.start()
+        self._server.start()
 
     def close(self) -> None:
-        """Stop listening, and serving if that has begun; streams in flight are cut."""
-        end = functools.partial(close_all, self._server._map, ignore_all=True)
-        if self._thread.is_alive():
-            self._server.trigger.pull_trigger(end)  # the sockets belong to the serving thread
-            self._thread.join(2.0)
-        else:
-            end()
-        self._server.task_dispatcher.shutdown(timeout=1)
+        """Stop serving; streams in flight are cut."""
+        self._server.close(drain_s=1.0)
 
 
 def relay_for(environ: Mapping[str, str], *, runs: int) -> Relay | None:

@@ -15,7 +15,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 #: Low to high; a module may import from its own rank and below.
 CORE_RANKS = (
-    ("errors", "events", "files", "texts"),
+    ("errors", "events", "files", "loopback", "texts"),
     ("agent", "documents", "looks", "operands", "shell", "rescue"),
     ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
@@ -119,6 +119,7 @@ def test_only_the_wiring_joins_core_and_http() -> None:
         "flower_core.texts",
         "flower_core.agent",
         "flower_core.files",
+        "flower_core.loopback",
         "flower_core.errors",
     }
     joining = {"wiring", "flows", "jobs", "recovery", "places", "doctor"}

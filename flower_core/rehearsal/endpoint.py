@@ -7,7 +7,6 @@ any key: the SDK, the program, its tools, hooks, files.
 from __future__ import annotations
 
 import json
-import socket
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from waitress.channel import ClientDisconnected
-from waitress.server import create_server
-from waitress.wasyncore import close_all
 
+from flower_core.loopback import LoopbackServer
 from flower_core.rehearsal import wire
 from flower_core.rehearsal.conversation import Conversation
 from flower_core.rehearsal.parts import Reply
@@ -200,42 +198,27 @@ class RehearsalServer:
         if not isinstance(play, Play):
             play = Play.load(play or DEFAULT_PLAY)
         self.app = RehearsalApp(play, pairing=pairing, pace=pace)
-        listener = socket.create_server(("127.0.0.1", port))
-        self.port: int = listener.getsockname()[1]
-        # waitress sends from the first byte on (its send_bytes is 1), so every stream event goes out at once.
-        # poll(), because select() dies past descriptor 1023, which a server in the same process may well have in use.
-        self._server = create_server(
-            self.app, sockets=[listener], threads=threads, connection_limit=1000, asyncore_use_poll=True
-        )
-        self._thread = threading.Thread(target=self._server.run, name="rehearsal", daemon=True)
-        self._closed = False
+        self._server = LoopbackServer(self.app, name="rehearsal", threads=threads, port=port, connection_limit=1000)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return self._server.port
 
     @property
     def url(self) -> str:
         """What ``ANTHROPIC_BASE_URL`` has to be."""
-        return f"http://127.0.0.1:{self.port}"
+        return self._server.url
 
     def start(self) -> Self:
         """Begin to answer; a connection made earlier has been waiting in the kernel's queue. Once per object."""
-        self._thread.start()
+        self._server.start()
         return self
 
     def close(self) -> None:
         """Stop answering and free the port. Replies under way are sent to their end first, without pauses."""
-        if self._closed:
-            return
-        self._closed = True
         self.app.close()
-        self._server.task_dispatcher.shutdown()
-        if self._thread.is_alive():
-            # The loop owns the sockets, so it is the loop that closes them; with none left it ends.
-            self._server.trigger.pull_trigger(self._close_sockets)
-            self._thread.join(5)
-        else:
-            self._close_sockets()
-
-    def _close_sockets(self) -> None:
-        close_all(self._server._map, ignore_all=True)
+        self._server.close()
 
     def __enter__(self) -> Self:
         return self.start()
