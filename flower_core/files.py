@@ -36,6 +36,14 @@ def atomic_write(path: Path | str, text: str) -> None:
         raise
 
 
+def private_file(path: Path | str) -> Path:
+    """Make ``path`` if it is missing, for its owner alone (mode 0600), with its parent directories. Raises OSError."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT, 0o600))
+    return target
+
+
 def append_text(path: Path | str, text: str) -> None:
     """Append ``text`` (UTF-8) to ``path``, making it and its parent directories if need be. Raises OSError."""
     target = Path(path)

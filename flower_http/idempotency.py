@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from flower_core.files import private_file
 from flower_http.errors import Problem, unavailable
 from flower_http.replies import Reply
 
@@ -148,7 +149,7 @@ class SqliteKeys:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    db = sqlite3.connect(private_file(path), isolation_level=None, check_same_thread=False, timeout=5.0)
     try:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")

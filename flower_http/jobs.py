@@ -264,11 +264,18 @@ class Job:
         if self._ending is not None and self._ending[0] == "interrupted" and _abandoned(event):
             return  # only its call has gone; the question waits on, and the run that goes on will ask it again
         try:
-            self.log.append(event.kind, event.text, event.tool, event.payload)
+            self.log.append(event.kind, event.text, event.tool, self._shown(event))
         except JournalUnavailable:
             # Nothing may happen that nobody can ever see: rather stop, and go on when the disk is well.
             self.end("interrupted", UNWRITTEN)
             raise
+
+    def _shown(self, event: Event) -> Mapping[str, Any]:
+        """The payload, with the file that words were added to named as clients know it: within the workspace."""
+        amended = event.payload.get("amended")
+        if event.kind != "ask" or not amended or not Path(amended).is_relative_to(self.workspace):
+            return event.payload
+        return {**event.payload, "amended": Path(amended).relative_to(self.workspace).as_posix()}
 
     def _say(self, text: str, payload: Mapping[str, Any]) -> None:
         self.log.append("system", text, payload=payload)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from flower_core.files import private_file
+
 T = TypeVar("T")
 
 _VERSION = 1
@@ -127,9 +129,10 @@ class JournalFile:
         return connection
 
     def _connect(self, *, create: bool = False) -> sqlite3.Connection:
-        mode = "rwc" if create else "rw"
+        if create:
+            private_file(self.path)
         connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
+            f"{self.path.absolute().as_uri()}?mode=rw",
             uri=True,
             isolation_level=None,
             check_same_thread=False,

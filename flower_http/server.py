@@ -35,6 +35,8 @@ _FLUSH_LOOK_S: Final = 0.01
 #: waitress refuses some requests before any application sees them; these are its status codes.
 _SLUGS: Final = {413: "body-too-large", 500: "internal-error"}
 
+_DETAILS: Final = {500: "the server failed", 413: f"a body may have at most {MAX_BODY_BYTES} bytes"}
+
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +46,7 @@ class _ProblemTask(ErrorTask):  # type: ignore[misc]  # waitress has no types
     def execute(self) -> None:
         code = self.request.error.code
         slug = _SLUGS.get(code, "bad-request")
-        detail = "the server failed" if code == 500 else str(self.request.error.body)
+        detail = _DETAILS.get(code) or str(self.request.error.body)
         body = Problem(code, slug, detail).body()
         self.status = f"{code} {self.request.error.reason}"
         name = request_id({"HTTP_X_REQUEST_ID": self.request.headers.get("X_REQUEST_ID", "")})

@@ -176,6 +176,8 @@ def _check_places(settings: Settings) -> None:
 def _opened(kind: Callable[[Path], T], path: Path) -> T:
     try:
         return kind(path)
+    except OSError as error:
+        raise StartError(f"{path}: {error.strerror or error}") from error
     except sqlite3.Error as error:
         raise StartError(f"{path}: {error}") from error
 

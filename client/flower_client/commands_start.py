@@ -248,5 +248,7 @@ def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
         key, equals, value = pair.partition("=")
         if not key or not equals:
             raise click.BadParameter(f"{pair!r} is not of the form key=value", param_hint="--label")
+        if key in labels:
+            raise click.BadParameter(f"{key!r} is given twice", param_hint="--label")
         labels[key] = value
     return labels

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
 import threading
 import time
@@ -17,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
+
+from flower_core.files import private_file
 
 T = TypeVar("T")
 Entry = dict[str, Any]
@@ -60,8 +61,7 @@ class SqliteSessionStore:
         self.rewriters = tuple(rewriters)
         self._closing = threading.Lock()
         self._closed = False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        private_file(self.path)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flower-sessions")
         try:
             self._db = self._worker.submit(self._open).result()

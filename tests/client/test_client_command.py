@@ -251,6 +251,7 @@ def test_steering_in_words(command: Command, run: ScriptedRun) -> None:
         (["watch", "r1", "--show", "texts"], Exit.USAGE, "there is no 'texts'"),
         (["watch", "r1", "--exit-on-ask", "--on-ask", "first"], Exit.USAGE, "--exit-on-ask leaves"),
         (["start", "x", "--label", "oops"], Exit.USAGE, "key=value"),
+        (["start", "x", "--label", "a=b", "--label", "a=c"], Exit.USAGE, "'a' is given twice"),
         (["--url", "nonsense", "runs"], Exit.USAGE, "is not an http or https address"),
         (["oracle", "r1", "why?"], Exit.USAGE, "No such command"),
     ],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flower_core.files import append_text, atomic_write, locked
+from flower_core.files import append_text, atomic_write, locked, private_file
 
 
 def mode_of(path: Path) -> int:
@@ -76,3 +76,10 @@ def test_a_lock_is_held_against_threads_too_and_let_go_after_an_error(tmp_path: 
         failing()
     assert entered.wait(5)
     thread.join(5)
+
+
+def test_a_private_file_is_for_its_owner_alone_and_keeps_what_it_holds(tmp_path: Path) -> None:
+    path = private_file(tmp_path / "deep" / "file")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_text("kept")
+    assert private_file(path).read_text() == "kept"

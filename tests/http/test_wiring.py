@@ -47,7 +47,7 @@ def test_a_flow_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["journal.db", "idempotency.db"])
 def test_a_file_in_the_data_dir_that_cannot_be_opened_is_named(tmp_path: Path, name: str) -> None:
     (tmp_path / "data" / name).mkdir(parents=True)
-    with pytest.raises(StartError, match=f"{name}: unable to open"):
+    with pytest.raises(StartError, match=f"{name}: Is a directory"):
         build_service(settings(tmp_path / "data"))
 
 
@@ -74,3 +74,13 @@ def test_a_server_is_put_together_started_and_stopped(tmp_path: Path) -> None:
     service.start()
     assert service.url.startswith("http://127.0.0.1:")
     service.stop(8.0)
+
+
+def test_what_is_kept_is_for_the_owner_alone_also_in_a_directory_made_by_somebody_else(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir(mode=0o755)
+    service = build_service(settings(tmp_path / "data"))
+    service.start()
+    service.stop(8.0)
+    kept = [path for path in (tmp_path / "data").iterdir() if ".db" in path.name]
+    assert len(kept) >= 2
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
