@@ -30,6 +30,7 @@ CONNECTION_LIMIT: Final = 20_000
 #: Files the rest of the process needs: journal, logs, pipes of agent programs.
 _OTHER_FILES: Final = 256
 _IDLE_CONNECTION_S: Final = 120
+_OUTPUT_IN_MEMORY: Final = 4 * 1024 * 1024
 _BACKLOG: Final = 2048
 _FLUSH_LOOK_S: Final = 0.01
 #: waitress refuses some requests before any application sees them; these are its status codes.
@@ -250,6 +251,8 @@ def make_server(
         "backlog": _BACKLOG,
         "channel_request_lookahead": 1,  # keeps a channel readable while its request is served: sees it close
         "channel_timeout": _IDLE_CONNECTION_S,
+        # A page of events and its head go over a little more than 1 MiB, where waitress would turn to temporary files.
+        "outbuf_overflow": _OUTPUT_IN_MEMORY,
         "max_request_body_size": MAX_BODY_BYTES + 1,  # waitress refuses a body of exactly this size, too
     }
     if dispatcher is not None and "_dispatcher" in inspect.signature(create_server).parameters:

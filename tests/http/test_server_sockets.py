@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -116,6 +117,21 @@ def test_a_body_of_one_mebibyte_is_taken(live: Serving) -> None:
     with Wire(live.server) as wire:
         wire.send("/x", method="POST", body=b"b" * MAX_BODY_BYTES)
         assert len(wire.reply().body) == MAX_BODY_BYTES + len("POST /x ")
+
+
+def test_a_reply_as_large_as_a_page_can_be_needs_no_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def page(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Length", str(2 * MAX_BODY_BYTES))])
+        return [b"p" * (2 * MAX_BODY_BYTES)]
+
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")  # whoever wants a temporary file now fails
+    server = make_server(page)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    reply = fetch(server, "/")
+    server.close()
+    thread.join(5)
+    assert (reply.status, len(reply.body)) == (200, 2 * MAX_BODY_BYTES)
 
 
 def test_an_application_that_fails_is_a_problem_without_a_trace() -> None:
