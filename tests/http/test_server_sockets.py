@@ -124,14 +124,21 @@ def test_a_reply_as_large_as_a_page_can_be_needs_no_temporary_file(monkeypatch: 
         start_response("200 OK", [("Content-Length", str(2 * MAX_BODY_BYTES))])
         return [b"p" * (2 * MAX_BODY_BYTES)]
 
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")  # whoever wants a temporary file now fails
+    made: list[str] = []
+    real = tempfile.TemporaryFile
+
+    def counted(*args: Any, **named: Any) -> Any:
+        made.append("one")
+        return real(*args, **named)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", counted)
     server = make_server(page)
     thread = threading.Thread(target=server.run)
     thread.start()
     reply = fetch(server, "/")
     server.close()
     thread.join(5)
-    assert (reply.status, len(reply.body)) == (200, 2 * MAX_BODY_BYTES)
+    assert (reply.status, len(reply.body), made) == (200, 2 * MAX_BODY_BYTES, [])
 
 
 def test_an_application_that_fails_is_a_problem_without_a_trace() -> None:
