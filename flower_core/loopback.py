@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 from collections.abc import Callable
@@ -47,23 +48,31 @@ class LoopbackServer:
         self._closed = True
         self._server.task_dispatcher.shutdown(timeout=drain_s)
         if not self._thread.is_alive():
-            self._close_sockets()
+            close_sockets(self._server)
             return
-        pulled = threading.Event()
-
-        def once_pulled() -> None:
-            # The loop may be awake and come by before the trigger has been pulled, and this closes the trigger.
-            pulled.wait(_JOIN_S)
-            self._close_sockets()
-
         # The loop owns the sockets, so it is the loop that closes them; with none left it ends.
-        self._server.trigger.pull_trigger(once_pulled)
-        pulled.set()
+        run_in_loop(self._server, functools.partial(close_sockets, self._server))
         self._thread.join(_JOIN_S)
 
-    def _close_sockets(self) -> None:
-        if self._server.task_dispatcher.threads:
-            # A thread that outlasted its time will still write to the trigger. Were its descriptor closed, that number
-            # might by then belong to another file; so only the loop's end of it goes.
-            wasyncore.dispatcher.close(self._server.trigger)
-        wasyncore.close_all(self._server._map, ignore_all=True)
+
+def run_in_loop(server: Any, action: Callable[[], None]) -> None:
+    """Have the loop of the waitress ``server``, which must be running, do ``action``. Does not wait for that."""
+    pulled = threading.Event()
+
+    def once_pulled() -> None:
+        # The loop may be awake already and come by before the trigger is pulled; the action may close the trigger.
+        pulled.wait()
+        action()
+
+    server.trigger.pull_trigger(once_pulled)
+    pulled.set()
+
+
+def close_sockets(server: Any) -> None:
+    """Close every connection of the waitress ``server``; with the last one its loop ends. On the loop's thread."""
+    sockets = server._map
+    if server.task_dispatcher.threads:
+        # A thread that outlasted its time will still write to the trigger. Were its descriptor closed, that number
+        # might by then belong to another file; so only the loop's end of it goes.
+        wasyncore.dispatcher.close(server.trigger)
+    wasyncore.close_all(sockets, ignore_all=True)

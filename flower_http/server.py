@@ -16,6 +16,7 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import ErrorTask, WSGITask
 
+from flower_core.loopback import close_sockets, run_in_loop
 from flower_http.errors import CONTENT_TYPE, Problem
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
 from flower_http.parking import ParkingDispatcher, wait_idle
@@ -152,7 +153,7 @@ class Server:
         finally:
             self._set_loop_thread(None)
             self._server.task_dispatcher.shutdown(timeout=0)
-            self._close_sockets()
+            close_sockets(self._server)
             self._stopped.set()
 
     def close(self, grace_s: float = 5.0) -> None:
@@ -182,20 +183,11 @@ class Server:
                 time.sleep(_FLUSH_LOOK_S)
             dispatcher.shutdown(timeout=max(0.0, deadline - time.monotonic()))
             running = self._loop_thread is not None
-            self._in_loop(self._close_sockets)
+            self._in_loop(lambda: close_sockets(self._server))
             if running:
                 self._stopped.wait(1.0 + grace_s)
             else:
                 self._stopped.set()
-
-    def _close_sockets(self) -> None:
-        """Close every connection, and with the last one the loop ends."""
-        sockets = self._server._map
-        if self._server.task_dispatcher.threads:
-            # A thread that outlasted its grace will still write to the trigger. Were its descriptor closed, that number
-            # might by then belong to another file; so only the loop's end of it goes.
-            wasyncore.dispatcher.close(self._server.trigger)
-        wasyncore.close_all(sockets, ignore_all=True)
 
     def _set_loop_thread(self, ident: int | None) -> None:
         self._loop_thread = ident
@@ -214,16 +206,8 @@ class Server:
         """Do ``action`` on the thread that owns the sockets; on this one when no loop runs."""
         if self._loop_thread is None:
             action()
-            return
-        pulled = threading.Event()
-
-        def once_pulled() -> None:
-            # The loop may be awake already and come by before the trigger is pulled; the action may close the trigger.
-            pulled.wait()
-            action()
-
-        self._server.trigger.pull_trigger(once_pulled)
-        pulled.set()
+        else:
+            run_in_loop(self._server, action)
 
 
 def make_server(

@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from flower_core.claude.environment import agent_program
 from flower_core.errors import FlowerError
 from flower_core.rehearsal import Play, RehearsalServer
 from flower_http.app import create_app
-from flower_http.auth import Guard
 from flower_http.engine import Engine
 from flower_http.errors import StartError
 from flower_http.flows import Flows
@@ -76,12 +75,18 @@ class FlowerService:
             book, self._engine, kit, max_runs=settings.max_runs, queue=settings.queue, lang=settings.lang
         )
         self._tokens = TokenStore(settings.tokens_path, settings.token)
-        guard = Guard(self._tokens, open_to_loopback=settings.on_loopback)
-        app = create_app(settings, manager=self._manager, tokens=self._tokens, keys=self._keys, missing=self._missing)
-        self._events = EventsApp(book, guard, app.wsgi_app, self._manager.resolve)
-        self._dispatcher = ParkingDispatcher(self._events)
+        app = create_app(
+            settings,
+            manager=self._manager,
+            book=book,
+            tokens=self._tokens,
+            keys=self._keys,
+            missing=self._missing,
+        )
+        events = cast(EventsApp, app.wsgi_app)  # what it is with a book
+        self._dispatcher = ParkingDispatcher(events)
         self._server = make_server(
-            self._events,
+            events,
             host=settings.host,
             port=settings.port,
             threads=settings.threads,
