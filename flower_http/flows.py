@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from flower_core.agent import READ_TOOLS, AgentSpec
 from flower_core.events import Event, EventSink
-from flower_core.human import Ask, HumanChannel
+from flower_core.human import HumanChannel
 from flower_core.lineage import Lineage
 from flower_core.manifest import StepResult
 from flower_core.runtime import SESSIONS_FILE, Runtime
@@ -45,11 +45,7 @@ class Flow(Protocol):
 
 @dataclass(frozen=True)
 class FlowContext:
-    """What a registered flow is told about the run it is made for.
-
-    ``first_id`` and ``first_mail_id`` are the next numbers of questions and messages: a run that goes on after a crash
-    must not use one twice. :meth:`channel` sees to that.
-    """
+    """What a registered flow is told about the run it is made for."""
 
     task: str
     workspace: Path
@@ -57,26 +53,17 @@ class FlowContext:
     workbench: Workbench
     params: StartParams
     lang: str
-    first_id: int = 1
-    first_mail_id: int = 1
 
     def channel(self, **options: Any) -> HumanChannel:
-        """A channel for this run: in its language, with its limits and numbers; ``options`` as for HumanChannel."""
-        ours = {
-            "max_asks": self.params.max_asks,
-            "timeout_s": self.params.timeout_s,
-            "lang": self.lang,
-            "first_id": self.first_id,
-            "first_mail_id": self.first_mail_id,
-        }
+        """A channel for this run: in its language, with its limits; ``options`` as for HumanChannel."""
+        ours = {"max_asks": self.params.max_asks, "timeout_s": self.params.timeout_s, "lang": self.lang}
         return HumanChannel(**{**ours, **options})
 
 
 @dataclass(frozen=True)
 class Links:
-    """What ties a flow to its run: where answers are kept, and what a resumed run already knows."""
+    """What ties a flow to its run: where its session is noted, and what a resumed run already knows."""
 
-    on_settle: Callable[[Ask], None]
     session_file: Path
     resumed: bool = False
     opening: str = ""
@@ -204,9 +191,6 @@ def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
         resumed=links.resumed,
         opening=links.opening,
         cut_off=links.cut_off,
-        on_settle=links.on_settle,
-        first_id=context.first_id,
-        first_mail_id=context.first_mail_id,
     )
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -202,7 +202,7 @@ class Job:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _work(self) -> dict[str, Any]:
-        context = self._context()
+        context = self.context_for(self.params, self.workspace, self._kit, self._lang)
         flow = self._kit.flows.make(self.params, context, self._links())
         self._listen(flow.channel)
         self.channel = flow.channel
@@ -227,13 +227,8 @@ class Job:
         relay = self._kit.relay
         return self._kit.environ if relay is None else self._undo.enter_context(relay.lend(self._kit.environ))
 
-    def _context(self) -> FlowContext:
-        context = self.context_for(self.params, self.workspace, self._kit, self._lang)
-        return replace(context, first_id=self._recovery.first_id, first_mail_id=self._recovery.first_mail_id)
-
     def _links(self) -> Links:
         return Links(
-            on_settle=self.settle,
             resumed=self.resumed,
             opening=self._recovery.opening(),
             cut_off=self._recovery.cut_off,
@@ -242,16 +237,15 @@ class Job:
         )
 
     def _listen(self, channel: HumanChannel | None) -> None:
-        """Have a flow's own channel keep answers before they are given, and tell everything to our log, too.
+        """Have the flow's channel keep answers before they are given, and tell everything to our log, too.
 
         Undone at the end: a ready Workflow object outlives this run, and the next one must not report to it.
         """
         if channel is None:
             return
         theirs, sink = channel.on_settle, channel.on_event
-        if theirs != self.settle:
-            channel.on_settle = self.settle if theirs is None else _both(self.settle, theirs)
-            self._undo.callback(setattr, channel, "on_settle", theirs)
+        channel.on_settle = self.settle if theirs is None else _both(self.settle, theirs)
+        self._undo.callback(setattr, channel, "on_settle", theirs)
         # Also where the workflow would do it: something may be said before that gets so far.
         channel.on_event = self._on_event if sink is None else _both(self._on_event, sink)
         self._undo.callback(setattr, channel, "on_event", sink)

@@ -52,8 +52,8 @@ class Recovery:
         self._used = sum(1 for ask in view.asks if ask.state not in ("asked", "over_budget", "invalid"))
         #: The step and round in which the earlier process died.
         self.cut_off = (view.step.name, view.step.round) if resumed and view.step.name else None
-        self.first_id = 1 + max((_number(ask.id) for ask in view.asks), default=0)
-        self.first_mail_id = 1 + max((_number(mail.id) for mail in view.mail), default=0)
+        self._next_ask = 1 + max((_number(ask.id) for ask in view.asks), default=0)
+        self._next_mail = 1 + max((_number(mail.id) for mail in view.mail), default=0)
 
     def opening(self) -> str:
         """What people said before the process died, for the first prompt; "" when there is nothing to tell."""
@@ -74,7 +74,7 @@ class Recovery:
         channel there, and neither can miss the other.
         """
         if channel is not None:
-            channel.go_on(ask=self.first_id, mail=self.first_mail_id, used=self._used)
+            channel.go_on(ask=self._next_ask, mail=self._next_mail, used=self._used)
             for ask in self._open:
                 channel.expect(ask.id, ask.question)
             for kept in self._answers():

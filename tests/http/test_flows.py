@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from flower_core import HumanChannel
-from flower_core.human import Ask
 from flower_core.sessions import SqliteSessionStore
 from flower_core.workflow import Workflow
 from flower_http.errors import Problem, StartError
@@ -36,10 +35,7 @@ def context(tmp_path: Path, **params: object) -> FlowContext:
 
 
 def links(tmp_path: Path, opening: str = "") -> Links:
-    def keep(ask: Ask) -> None:
-        del ask
-
-    return Links(keep, tmp_path / "session.json", opening=opening)
+    return Links(tmp_path / "session.json", opening=opening)
 
 
 @pytest.mark.parametrize(
