@@ -53,7 +53,11 @@ def _slug(title: str) -> str:
 
 
 def commands_of(command: click.Command) -> dict[str, click.Command]:
-    return dict(command.commands) if isinstance(command, click.Group) else {}
+    if not isinstance(command, click.Group):
+        return {}
+    context = click.Context(command)
+    found = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return {name: below for name, below in found.items() if below is not None}
 
 
 def flags_of(command: click.Command) -> set[str]:

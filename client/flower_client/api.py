@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 from urllib.parse import quote
 
+from flower_client.config import DEFAULT_URL
 from flower_client.errors import BadReply, ConfigError
 from flower_client.models import Ask, Json, Page, Run, RunList, Settled, as_object
 from flower_client.params import OnceParams, StartParams
 from flower_client.poll import Notice, Watch
 from flower_client.transport import READ_TIMEOUT_S, Backoff, Reply, Sleep, Transport
 
-DEFAULT_URL = "http://127.0.0.1:8420"
 LONG_POLL_S = 25.0
 
 

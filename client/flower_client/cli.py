@@ -4,11 +4,33 @@ from __future__ import annotations
 
 import click
 
-from flower_client import commands_doctor, commands_read, commands_start, commands_steer
 from flower_client.app import App, Commands, option
 
+#: Where each command is; see :class:`Commands`.
+_COMMANDS = {
+    "start": "flower_client.commands_start:start",
+    "once": "flower_client.commands_start:once",
+    "watch": "flower_client.commands_start:watch",
+    "runs": "flower_client.commands_read:runs",
+    "show": "flower_client.commands_read:show",
+    "steps": "flower_client.commands_read:steps",
+    "events": "flower_client.commands_read:events",
+    "asks": "flower_client.commands_read:asks",
+    "answer": "flower_client.commands_steer:answer",
+    "decline": "flower_client.commands_steer:decline",
+    "say": "flower_client.commands_steer:say",
+    "interrupt": "flower_client.commands_steer:interrupt",
+    "cancel": "flower_client.commands_steer:cancel",
+    "resume": "flower_client.commands_steer:resume",
+    "doctor": "flower_client.commands_doctor:doctor",
+}
 
-@click.group(cls=Commands, context_settings={"auto_envvar_prefix": "FLOWER", "help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=Commands,
+    places=_COMMANDS,
+    context_settings={"auto_envvar_prefix": "FLOWER", "help_option_names": ["-h", "--help"]},
+)
 @option("--url", metavar="URL", help="The server's address. [default: http://127.0.0.1:8420]")
 @option("--token", metavar="TOKEN", help="The token. Better in the variable or in the file than on a command line.")
 @option("--json", "as_json", envvar="FLOWER_JSON", is_flag=True, help="Print the API's own objects, as JSON.")
@@ -23,23 +45,3 @@ def main(ctx: click.Context, url: str | None, token: str | None, as_json: bool) 
     · 4 not allowed · 5 refused · 6 events were lost · 7 left at a question · 130 left with Ctrl-C.
     """
     ctx.obj = App(url=url, token=token, as_json=as_json)
-
-
-for command in (
-    commands_start.start,
-    commands_start.once,
-    commands_start.watch,
-    commands_read.runs,
-    commands_read.show,
-    commands_read.steps,
-    commands_read.events,
-    commands_read.asks,
-    commands_steer.answer,
-    commands_steer.decline,
-    commands_steer.say,
-    commands_steer.interrupt,
-    commands_steer.cancel,
-    commands_steer.resume,
-    commands_doctor.doctor,
-):
-    main.add_command(command)

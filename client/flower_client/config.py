@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flower_client.api import DEFAULT_URL
 from flower_client.errors import ConfigError
 
+DEFAULT_URL = "http://127.0.0.1:8420"
 KNOWN = ("url", "token")
 
 
