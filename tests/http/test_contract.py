@@ -34,6 +34,7 @@ BODIES = {
     for name, found in vars(schemas).items()
     if isinstance(found, type) and issubclass(found, schemas.Body) and found is not schemas.Body
 }
+FORM = "application/x-www-form-urlencoded"
 #: What poll.py serves in front of Flask.
 EVENTS = {("GET", "/events"), ("GET", "/runs/{run_id}/events")}
 
@@ -112,6 +113,24 @@ def test_every_body_is_the_one_that_its_view_loads(client: FlaskClient) -> None:
             content = resolve(said)["content"]
             name = about["body"].__name__.removesuffix("Schema")
             assert content["application/json"]["schema"] == resolve(SCHEMAS[name]), key
+
+
+def test_a_form_holds_the_fields_that_are_text_with_the_same_bounds() -> None:
+    bodies = [operation.get("requestBody", {}).get("content", {}) for operation in operations().values()]
+    forms = [content for content in bodies if FORM in content]
+    assert len(forms) == 9
+    for content in forms:
+        said, form = content["application/json"]["schema"], content[FORM]["schema"]
+        texts = {name: as_text(field) for name, field in said["properties"].items() if "string" in field["type"]}
+        assert {name: as_text(field) for name, field in form["properties"].items()} == texts
+        assert form["additionalProperties"] is False
+        assert set(said.get("required", [])) <= set(form.get("required", []))
+
+
+def as_text(field: dict[str, Any]) -> dict[str, Any]:
+    """The bounds of a field in a form, where there is no null."""
+    said = {key: value for key, value in field.items() if key not in ("type", "default", "description")}
+    return said | ({"enum": [choice for choice in field["enum"] if choice is not None]} if "enum" in field else {})
 
 
 @pytest.mark.parametrize("name", BODIES)
