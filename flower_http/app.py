@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 
 from flask import Flask, Response, g, request
@@ -17,9 +18,10 @@ from flower_http.idempotency import KeyStore, SqliteKeys
 from flower_http.journal import JournalUnavailable
 from flower_http.log_book import LogBook
 from flower_http.manager_api import Manager
+from flower_http.metrics import UNMATCHED, Metrics
 from flower_http.poll import EventsApp, is_events_path
 from flower_http.routes import BLUEPRINTS
-from flower_http.routes.view import EXTENSION, Services
+from flower_http.routes.view import EXTENSION, Services, services
 from flower_http.settings import MAX_BODY_BYTES, Settings
 from flower_http.tokens import TokenStore
 
@@ -50,14 +52,15 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.url_map.merge_slashes = False
-    services = Services(
+    own = Services(
         settings=settings,
         guard=Guard(tokens, open_to_loopback=settings.on_loopback),
         keys=keys or SqliteKeys(settings.data_dir / "idempotency.db"),
         attached=manager,
         missing=missing,
+        metrics=Metrics(book),
     )
-    app.extensions[EXTENSION] = services
+    app.extensions[EXTENSION] = own
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     app.register_error_handler(Problem, render)
@@ -65,16 +68,23 @@ def create_app(
     app.register_error_handler(sqlite3.Error, _render_disk)
     app.register_error_handler(JournalUnavailable, _render_disk)
     app.register_error_handler(Exception, _render_fault)
+    app.before_request(_begin)
     app.before_request(_refuse_redirects)
     app.after_request(_finish)
     if book is not None:
-        app.wsgi_app = EventsApp(book, services.guard, app.wsgi_app, services.resolve)  # type: ignore[method-assign]
+        app.wsgi_app = EventsApp(  # type: ignore[method-assign]
+            book, own.guard, app.wsgi_app, own.resolve, observe=own.metrics.observe
+        )
     return app
 
 
 def render(problem: Problem) -> Response:
     """``problem`` as a response."""
     return Response(problem.body(), problem.status, {**problem.headers, "Content-Type": CONTENT_TYPE})
+
+
+def _begin() -> None:
+    g.began = time.perf_counter()
 
 
 def _refuse_redirects() -> None:
@@ -117,6 +127,8 @@ def _finish(response: Response) -> Response:
     response.headers[REQUEST_ID] = request_id(request.environ)
     for name, value in ALWAYS:
         response.headers[name] = value
+    rule = request.url_rule.rule if request.url_rule is not None else UNMATCHED
+    services().metrics.observe(rule, request.method, response.status_code, time.perf_counter() - g.began)
     name = g.principal.name if "principal" in g else "-"
     _LOG.info(
         "%s %s %r %d %s", name, request.method, request.path[:200], response.status_code, request_id(request.environ)

@@ -47,6 +47,7 @@ class _Ticket:
     committed: Callable[[Any], None] | None
     failed: Callable[[BaseException], None] | None
     future: Future[Any] = field(default_factory=Future)
+    since: float = field(default_factory=time.monotonic)
     taken: bool = False
 
 
@@ -58,9 +59,12 @@ class Journal:
 
     def __init__(self, path: Path | str, *, buffer_bytes: int = BUFFER_BYTES, linger_s: float = LINGER_S) -> None:
         self.file = JournalFile(path)
+        #: Each is called on the writer thread after a commit, with the seconds it took.
+        self.on_commit: list[Callable[[float], None]] = []
         self._buffer_bytes = buffer_bytes
         self._linger_s = linger_s
         self._queue: deque[_Ticket] = deque()
+        self._in_hand: list[_Ticket] = []
         self._buffered = 0
         self._closing = False
         self._failing_since: float | None = None
@@ -74,9 +78,21 @@ class Journal:
         return self._failing_since
 
     @property
+    def closing(self) -> bool:
+        """Whether it is being closed, or is closed."""
+        return self._closing
+
+    @property
     def healthy(self) -> bool:
         """Whether the last attempt to write succeeded and the writer is there."""
         return self._failing_since is None and self._thread.is_alive()
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest operation that is not committed has been waiting, in seconds; 0.0 when there is none."""
+        with self._changed:
+            oldest = (self._in_hand or self._queue or (None,))[0]
+        return 0.0 if oldest is None else time.monotonic() - oldest.since
 
     def submit(
         self,
@@ -184,6 +200,7 @@ class Journal:
 
     def _commit_group(self) -> None:
         connection = self.file.writer()
+        began = time.monotonic()
         connection.execute("BEGIN IMMEDIATE")
         group = self._take()
         try:
@@ -198,6 +215,10 @@ class Journal:
         except BaseException:
             self._give_back(group)
             raise
+        with self._changed:
+            self._in_hand = []
+        for call in self.on_commit:
+            call(time.monotonic() - began)
         if self._failing_since is not None:
             _log.warning("the journal can be written again")
             self._failing_since = None
@@ -220,6 +241,7 @@ class Journal:
         with self._changed:
             group = list(self._queue)
             self._queue.clear()
+            self._in_hand = list(group)
             for ticket in group:
                 ticket.taken = True
         return group
@@ -229,6 +251,7 @@ class Journal:
             for ticket in group:
                 ticket.taken = False
             self._queue.extendleft(reversed(group))
+            self._in_hand = []
             self._changed.notify_all()
 
     def _finish(self, ticket: _Ticket, result: Any) -> None:

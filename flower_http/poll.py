@@ -29,6 +29,8 @@ WSGIApp = Callable[[Environ, StartResponse], Iterable[bytes]]
 Guard = Callable[[Environ, str], object]
 #: The run a root verb means, by id or None. Raises Problem.
 Resolve = Callable[[str | None], str]
+#: Told of every reply: the template of its address, method, status, and the seconds it took.
+Observe = Callable[[str, str, int, float], None]
 
 #: What a reader who got nothing and was not held should wait before asking again, in milliseconds.
 RETRY_AFTER_MS: Final = 1000
@@ -73,16 +75,24 @@ class EventsApp:
     """Serves events from ``book`` to whom ``guard`` lets pass, and hands everything else to ``fallback``.
 
     ``resolve`` finds the run meant by ``/events``. ``max_waits`` bounds the readers that wait in worker threads when
-    the server has no dispatcher that parks them.
+    the server has no dispatcher that parks them. ``observe`` is told of every reply made here.
     """
 
     def __init__(
-        self, book: LogBook, guard: Guard, fallback: WSGIApp, resolve: Resolve, *, max_waits: int = MAX_WAITS
+        self,
+        book: LogBook,
+        guard: Guard,
+        fallback: WSGIApp,
+        resolve: Resolve,
+        *,
+        max_waits: int = MAX_WAITS,
+        observe: Observe | None = None,
     ) -> None:
         self._book = book
         self._guard = guard
         self._fallback = fallback
         self._resolve = resolve
+        self._observe = observe
         self._slots = threading.BoundedSemaphore(max_waits) if max_waits else None
         self._leaving = threading.Event()
 
@@ -91,15 +101,20 @@ class EventsApp:
         path = environ.get("PATH_INFO", "")
         if not is_events_path(path) or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return self._fallback(environ, start_response)
+        began = time.perf_counter()
         headers = [*ALWAYS, (REQUEST_ID, request_id(environ))]
+        code = 200
         try:
-            status, content_type, body = "200 OK", "application/json", self._answer(environ)
+            content_type, body = "application/json", self._answer(environ)
         except Exception as error:
             problem = _problem(error)
-            status, content_type, body = _status(problem.status), CONTENT_TYPE, problem.body()
+            code, content_type, body = problem.status, CONTENT_TYPE, problem.body()
             headers += problem.headers.items()
         headers += [("Content-Type", content_type), ("Content-Length", str(len(body)))]
-        start_response(status, headers)
+        start_response("200 OK" if code == 200 else _status(code), headers)
+        if self._observe is not None:
+            route = "/events" if path == "/events" else "/runs/<run_id>/events"
+            self._observe(route, environ["REQUEST_METHOD"], code, time.perf_counter() - began)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def authorise(self, environ: Environ) -> None:

@@ -8,12 +8,14 @@ from importlib import metadata, resources
 from flask import Blueprint
 
 from flower_http.errors import Problem
+from flower_http.metrics import CONTENT_TYPE
 from flower_http.replies import Reply, json_reply
 from flower_http.routes.view import manager, services, view
 
 blueprint = Blueprint("service", __name__)
 
-_LINKS = {name: f"/{name}" for name in ("runs", "asks", "events", "inbox", "healthz", "readyz", "openapi.yaml")}
+_LINKED = ("runs", "asks", "events", "inbox", "healthz", "readyz", "metrics", "openapi.yaml")
+_LINKS = {name: f"/{name}" for name in _LINKED}
 
 
 @cache
@@ -41,6 +43,12 @@ def readyz() -> Reply:
     if reasons:
         raise Problem(503, "not-ready", "; ".join(reasons), headers={"Retry-After": "5"}, reasons=reasons)
     return json_reply({"ready": True, "reasons": []})
+
+
+@view(blueprint, "GET", "/metrics", scope="read")
+def metrics() -> Reply:
+    """The metrics, for Prometheus."""
+    return Reply(200, services().metrics.render(), (("Content-Type", CONTENT_TYPE),))
 
 
 @view(blueprint, "GET", "/openapi.yaml", scope="read")

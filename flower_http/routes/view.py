@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, current_app, g, request
@@ -14,6 +14,7 @@ from flower_http.bodies import decode, decode_query
 from flower_http.errors import Problem, bad_parameter, unknown_run
 from flower_http.idempotency import HEADER, KeyStore, check_key, digest, serve_once
 from flower_http.manager_api import RUN_ID, Manager
+from flower_http.metrics import Metrics
 from flower_http.replies import Reply
 from flower_http.schemas import Body, load
 from flower_http.settings import Settings
@@ -38,6 +39,7 @@ class Services:
     keys: KeyStore
     attached: Manager | None = None
     missing: Callable[[], Sequence[str]] = tuple
+    metrics: Metrics = field(default_factory=Metrics)
 
     @property
     def manager(self) -> Manager:

@@ -1,0 +1,117 @@
+"""What a Prometheus server reads at ``/metrics``.
+
+Where work is done thousands of times a second nothing is counted that is known anyway: runs, questions, waiting readers
+and the journal are looked at when somebody asks. Labels take few values, whatever clients send: routes by their
+template, methods and states from a fixed list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from flower_http.log_book import LogBook
+from flower_http.projection import FINAL, STATES
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+#: The route of a request that leads nowhere.
+UNMATCHED: Final = "unmatched"
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+#: Upper bounds in seconds: a page from memory takes well below a millisecond, a start waits up to 10 s for the disk.
+_REQUEST_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0)
+_COMMIT_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+
+class Metrics:
+    """The metrics of one service, in a registry of their own. Every method may be called from any thread.
+
+    With a ``book`` its runs, readers and journal are among them.
+    """
+
+    def __init__(self, book: LogBook | None = None) -> None:
+        self._registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+        about = Info("flower", "The version that serves.", registry=self._registry)
+        about.info({"version": metadata.version("flower-http")})
+        self._requests = Histogram(
+            "flower_http_request_duration_seconds",
+            "Requests answered, and the time that took; waiting for events is not part of it.",
+            ("route", "method", "status"),
+            buckets=_REQUEST_BOUNDS,
+            registry=self._registry,
+        )
+        #: Finding a child by its labels takes longer than counting with it.
+        self._children: dict[tuple[str, str, int], Histogram] = {}
+        if book is not None:
+            commits = Histogram(
+                "flower_journal_commit_duration_seconds",
+                "Groups of events and other records committed, and the time that took.",
+                buckets=_COMMIT_BOUNDS,
+                registry=self._registry,
+            )
+            book.journal.on_commit.append(commits.observe)
+            self._registry.register(_BookCollector(book))
+
+    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a reply. ``route`` is the template of its address, never the address itself."""
+        key = (route, method, status)
+        child = self._children.get(key)
+        if child is None:
+            labels = (route, method if method in _METHODS else "other", str(status))
+            child = self._requests.labels(*labels)
+            if method in _METHODS:  # what clients make up is not remembered
+                self._children[key] = child
+        child.observe(seconds)
+
+    def render(self) -> bytes:
+        """All of them in Prometheus' text format, of type :data:`CONTENT_TYPE`."""
+        return generate_latest(self._registry)
+
+
+class _BookCollector(Collector):
+    """What a log book and its journal know about themselves, read when it is asked for. Needs no disk."""
+
+    def __init__(self, book: LogBook) -> None:
+        self._book = book
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry."""
+        live = self._book.live()
+        views = [log.view for log in live]
+        runs = GaugeMetricFamily("flower_runs", "Runs that have not ended, by state.", labels=("state",))
+        for state in sorted(STATES - FINAL):
+            runs.add_metric((state,), sum(view.state == state for view in views))
+        yield runs
+        waiting = sum(view.asks_waiting for view in views)
+        yield GaugeMetricFamily("flower_asks_waiting", "Questions that wait for a person.", waiting)
+        readers = sum(log.waiting for log in live)
+        yield GaugeMetricFamily("flower_readers_waiting", "Readers held until there are events for them.", readers)
+
+        totals = self._book.totals
+        ended = CounterMetricFamily("flower_runs_ended", "Runs ended since the start.", labels=("state",))
+        for state in sorted(FINAL):
+            ended.add_metric((state,), totals.ended.get(state, 0))
+        yield ended
+        yield CounterMetricFamily("flower_events_appended", "Events kept since the start.", totals.events)
+        yield CounterMetricFamily("flower_cost_usd", "US dollars that runs have cost since the start.", totals.cost_usd)
+
+        journal = self._book.journal
+        lag = "How long the oldest record that is not on the disk has been waiting."
+        yield GaugeMetricFamily("flower_journal_lag_seconds", lag, journal.lag_s)
+        well = "Whether the last attempt to write the journal succeeded."
+        yield GaugeMetricFamily("flower_journal_healthy", well, int(journal.healthy))
