@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flower_http import records
+from flower_http.conversation import Conversation
 from flower_http.encode import complete, encode_event, rfc3339
 from flower_http.errors import unknown_run
 from flower_http.journal import Journal
 from flower_http.pages import MAX_PAGE_BYTES, MAX_PAGE_EVENTS, Frame, Ring, find_gap
-from flower_http.projection import FINISHED, INTERRUPTED, RunView, fold
+from flower_http.projection import FINISHED, INTERRUPTED, RunView, fold_all
 
 RING_EVENTS: Final = 2000
 RING_BYTES: Final = 16 * 1024 * 1024
-ANSWER_TIMEOUT_S: Final = 5.0
 #: The whole view is kept whenever something a list of runs shows has changed, and at least this often.
 _VIEW_EVERY: Final = 64
 
@@ -59,7 +59,8 @@ class EventLog:
     """The events of one run. Every method may be called from any thread. Made by a ``LogBook``.
 
     ``newest`` are its last events, as far as the caller has them. ``ring`` and ``ring_bytes`` bound what is kept in
-    memory; ``on_final`` is called once the run's end is shown.
+    memory; ``keep`` (>= 1) is how many events at least are kept at all, None for every one. ``on_shown(log, before)``
+    is called on the journal's thread once events are shown; ``before`` is the view they changed.
     """
 
     def __init__(
@@ -70,13 +71,16 @@ class EventLog:
         newest: Sequence[bytes] = (),
         ring: int = RING_EVENTS,
         ring_bytes: int = RING_BYTES,
-        on_final: Callable[[EventLog], None] | None = None,
+        keep: int | None = None,
+        on_shown: Callable[[EventLog, RunView], None] | None = None,
     ) -> None:
         self.run_id = record.view.id
         self.epoch = record.view.epoch
         self.number = record.number
+        self.conversation = Conversation(journal, record.number, lambda: self._view)
         self._journal = journal
-        self._on_final = on_final
+        self._keep = keep
+        self._on_shown = on_shown
         self._frame = Frame(self.run_id, self.epoch)
         self._changed = threading.Condition(threading.Lock())
         self._view = record.view
@@ -89,6 +93,7 @@ class EventLog:
         self._pending: deque[_Pending] = deque()
         self._waiters: set[Waiter] = set()
         self._writing = False
+        self._deleted = False
         self._closed: str = "the run has ended" if record.view.final else ""
 
     # ---- what is committed
@@ -131,18 +136,25 @@ class EventLog:
         events cannot be read.
         """
         limit = min(max(1, limit), MAX_PAGE_EVENTS)
-        with self._changed:
-            view, first = self._view, self._first_seq
-            gap = find_gap(view, first, after, skip=skip_gap)
-            base = gap.last if gap else after
-            events = self._ring.after(base, limit)
-        if events is None:
-            events = self._journal.read(
-                lambda db: records.read_events(db, self.number, base, view.last_seq, limit, MAX_PAGE_BYTES)
-            )
-            if not events:
-                raise unknown_run(self.run_id)
-        return self._frame.page(view, first, after, gap, events, idle_ms)
+        seen = 0
+        while True:
+            with self._changed:
+                if self._deleted:
+                    raise unknown_run(self.run_id)
+                view, first = self._view, self._first_seq
+                gap = find_gap(view, first, after, skip=skip_gap)
+                base = gap.last if gap else after
+                events = self._ring.after(base, limit)
+            if events is None:
+                if first == seen:
+                    raise unknown_run(self.run_id)
+                events = self._read(base, view.last_seq, limit)
+            if events or base == view.last_seq:
+                return self._frame.page(view, first, after, gap, events, idle_ms)
+            seen = first  # what was to be read has just been dropped: then the gap begins later by now
+
+    def _read(self, after: int, last: int, limit: int) -> list[bytes]:
+        return self._journal.read(lambda db: records.read_events(db, self.number, after, last, limit, MAX_PAGE_BYTES))
 
     # ---- appending
 
@@ -182,24 +194,30 @@ class EventLog:
 
     def drop_before(self, seq: int) -> Future[None]:
         """Give up the events before number ``seq`` (the last one always stays): readers behind get 410."""
+        done: Future[None] = Future()
         with self._changed:
-            self._first_seq = max(self._first_seq, min(seq, self._view.last_seq))
-            first = self._first_seq
-        return self._journal.submit(lambda db: records.delete_events(db, self.run_id, first))
+            # First nobody is promised them any more, then they go; and only what has been shown can go.
+            first = self._first_seq = max(self._first_seq, min(seq, self._view.last_seq))
+        self._drop_slice(first, done)
+        return done
 
-    # ---- answers
+    def forget(self) -> None:
+        """The run is no longer in the journal: for readers there is no such run any more."""
+        with self._changed:
+            self._deleted = True
 
-    def settle_answer(self, ask: Mapping[str, Any], *, timeout: float = ANSWER_TIMEOUT_S) -> None:
-        """Keep how a person settled a question (``ask["id"]``); returns once that survives a crash.
+    def _drop_slice(self, first: int, done: Future[None]) -> None:
+        """Drop some, then, on the writer thread, let others write before the next: a run may be very long."""
 
-        Raises :class:`JournalUnavailable` after ``timeout`` seconds, and then it is not kept and never will be.
-        """
-        kept = dict(ask)
-        self._journal.execute(lambda db: records.insert_answer(db, self.number, str(kept["id"]), kept), timeout)
+        def go_on(complete: bool) -> None:
+            if complete or self._journal.closing:  # what is left then goes with the next drop after a restart
+                done.set_result(None)
+            else:
+                self._drop_slice(first, done)
 
-    def answers(self) -> dict[str, dict[str, Any]]:
-        """Every kept answer by the id of its question, whether or not the agent ever got it."""
-        return self._journal.read(lambda db: records.load_answers(db, self.number))
+        self._journal.submit(
+            lambda db: records.delete_events(db, self.number, first), committed=go_on, failed=done.set_exception
+        )
 
     # ---- waiting readers
 
@@ -239,13 +257,12 @@ class EventLog:
     def _write(self, connection: sqlite3.Connection) -> _Written:
         with self._changed:
             batch = list(self._pending)
-        before = view = self._view
-        for item in batch:
-            view = fold(view, item.seq, item.at, item.fields)
+        before = self._view
+        view, settled = fold_all(before, ((item.seq, item.at, item.fields) for item in batch))
         listed = view.state != before.state or view.asks is not before.asks or view.mail is not before.mail
         whole = listed or view.last_seq - self._kept_whole >= _VIEW_EVERY
         rows = [(item.seq, item.body) for item in batch]
-        records.insert_events(connection, self.number, rows, view, whole=whole)
+        records.insert_events(connection, self.number, rows, view, settled, whole=whole)
         return batch, view, whole
 
     def _publish(self, written: _Written) -> None:
@@ -253,7 +270,7 @@ class EventLog:
         batch, view, whole = written
         with self._changed:
             self._ring.extend([item.body for item in batch])
-            self._view = view
+            before, self._view = self._view, view
             self._kept_whole = view.last_seq if whole else self._kept_whole
             for _ in batch:
                 self._pending.popleft()
@@ -268,8 +285,15 @@ class EventLog:
                 item.future.set_result(item.seq)
         for waiter in woken:
             waiter.wake()
-        if view.final and self._on_final is not None:
-            self._on_final(self)
+        self._trim()
+        if self._on_shown is not None:
+            self._on_shown(self, before)
+
+    def _trim(self) -> None:
+        """Drop what is more than enough, an eighth of it at a time: every time costs a little."""
+        last = self._view.last_seq
+        if self._keep is not None and last - self._first_seq >= self._keep + self._keep // 8:
+            self.drop_before(last - self._keep + 1)
 
     def _break(self, error: BaseException) -> None:
         """The journal will never take these events; no later one may follow, or a number would be missing."""

@@ -1,4 +1,4 @@
-"""The journal's file: its tables, its two connections, and what can be wrong with it."""
+"""The journal's file: its two connections, and what can be wrong with it."""
 
 from __future__ import annotations
 
@@ -12,37 +12,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from flower_core.files import private_file
+from flower_http.journal_schema import bring_up_to_date
 
 T = TypeVar("T")
 
-_VERSION = 1
-#: ``body`` of an event is what readers get, byte for byte; ``view`` is the run as it was after event ``view_seq``.
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    epoch TEXT NOT NULL,
-    state TEXT NOT NULL,
-    labels TEXT NOT NULL,
-    last_seq INTEGER NOT NULL,
-    first_seq INTEGER NOT NULL DEFAULT 1,
-    view_seq INTEGER NOT NULL,
-    view TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS runs_by_state ON runs (state, id);
-CREATE TABLE IF NOT EXISTS events (
-    run INTEGER NOT NULL REFERENCES runs (number),
-    seq INTEGER NOT NULL,
-    body BLOB NOT NULL,
-    PRIMARY KEY (run, seq)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS answers (
-    run INTEGER NOT NULL REFERENCES runs (number),
-    ask TEXT NOT NULL,
-    body TEXT NOT NULL,
-    PRIMARY KEY (run, ask)
-) WITHOUT ROWID;
-"""
 _BUSY_MS = 1000
 _WAL_LIMIT_BYTES = 64 * 1024 * 1024
 #: SQLITE_CORRUPT and SQLITE_NOTADB.
@@ -102,8 +75,18 @@ class JournalFile:
         self.drop_writer()
 
     def _open_first(self) -> sqlite3.Connection:
+        connection = self._connect_or_set_aside()
         try:
-            return self._prepare(self._connect(create=True))
+            bring_up_to_date(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect_or_set_aside(self) -> sqlite3.Connection:
+        """The first connection. Only what is no database at all is set aside; a damaged one is for people to see."""
+        try:
+            return self._connect(create=True)
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _RUINED:
                 raise
@@ -114,19 +97,7 @@ class JournalFile:
             part = self.path.with_name(self.path.name + suffix)
             if part.exists():
                 os.replace(part, f"{self.set_aside}{suffix}")
-        return self._prepare(self._connect(create=True))
-
-    def _prepare(self, connection: sqlite3.Connection) -> sqlite3.Connection:
-        try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > _VERSION:
-                raise sqlite3.OperationalError("it was written by a newer version of this server")
-            connection.executescript(_SCHEMA)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return self._connect(create=True)
 
     def _connect(self, *, create: bool = False) -> sqlite3.Connection:
         if create:

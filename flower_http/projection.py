@@ -11,7 +11,7 @@ Events the server makes are of kind ``system``; their text tells them apart:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from flower_http.views import (
     NO_STEP,
     AskView,
     MailView,
+    Stamp,
     StepView,
     count,
     fold_ask,
@@ -46,7 +47,8 @@ _IN_PROCESS = ("params",)
 class RunView:
     """One run at one moment. Times are RFC 3339 in UTC, empty when there is none yet; money is US dollars.
 
-    ``params`` is what the run was started with; it stays inside the process.
+    ``params`` is what the run was started with; it stays inside the process. ``asks`` and ``mail`` are what is told of
+    and not yet put away by :func:`fold_all`.
     """
 
     id: str
@@ -102,9 +104,36 @@ class RunView:
     @classmethod
     def restore(cls, data: Mapping[str, Any]) -> RunView:
         """The view that :meth:`dump` gave ``data`` for. Raises TypeError or KeyError for anything else."""
-        asks = tuple(AskView(**{**ask, "options": tuple(ask["options"])}) for ask in data["asks"])
+        asks = tuple(AskView.restore(ask) for ask in data["asks"])
         mail = tuple(MailView(**item) for item in data["mail"])
         return cls(**{**data, "step": StepView(**data["step"]), "asks": asks, "mail": mail})
+
+
+@dataclass
+class Settled:
+    """What has been told of and needs nobody's attention any more, by id."""
+
+    asks: dict[str, AskView] = field(default_factory=dict)
+    mail: dict[str, MailView] = field(default_factory=dict)
+
+
+def fold_all(view: RunView, events: Iterable[tuple[int, str, Mapping[str, Any]]]) -> tuple[RunView, Settled]:
+    """The view after ``events`` (number, time, event), and what was put away out of it.
+
+    The view holds only questions that wait and words not taken: it does not grow with its run, nor does a fold.
+    """
+    settled = Settled()
+    for seq, at, event in events:
+        before, view = view, fold(view, seq, at, event)
+        if view.asks is not before.asks or view.mail is not before.mail:
+            settled.asks.update((ask.id, ask) for ask in view.asks if not ask.waiting)
+            settled.mail.update((item.id, item) for item in view.mail if not item.waiting)
+            view = replace(
+                view,
+                asks=tuple(ask for ask in view.asks if ask.waiting),
+                mail=tuple(item for item in view.mail if item.waiting),
+            )
+    return view, settled
 
 
 _Changes = dict[str, Any]
@@ -116,7 +145,7 @@ def fold(view: RunView, seq: int, at: str, event: Mapping[str, Any]) -> RunView:
     handler = _HANDLERS.get(event.get("kind", ""))
     if handler is not None and not view.final:  # a run that has ended stays as it ended
         payload = event.get("payload")
-        changes.update(handler(view, at, event, payload if isinstance(payload, Mapping) else {}))
+        changes.update(handler(view, Stamp(seq, at), event, payload if isinstance(payload, Mapping) else {}))
     if "state" in changes or "asks" in changes:
         _settle_state(view, changes)
     return replace(view, **changes)
@@ -126,47 +155,51 @@ def _settle_state(view: RunView, changes: _Changes) -> None:
     """A run waits exactly while it is running and one of its questions waits."""
     asks: tuple[AskView, ...] = changes.get("asks", view.asks)
     state: str = changes.get("state", view.state)
-    waiting = sum(1 for ask in asks if ask.state == "asked")
+    waiting = sum(ask.waiting for ask in asks)
     changes["asks_waiting"] = waiting
     if state in ACTIVE:
         changes["state"] = "waiting" if waiting else "running"
 
 
-def _on_system(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+def _on_system(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
     handler = _RUN_HANDLERS.get(event.get("text", ""))
-    return handler(view, at, payload) if handler is not None else {}
+    return handler(view, stamp, payload) if handler is not None else {}
 
 
-def _on_created(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+def _on_created(view: RunView, stamp: Stamp, payload: Mapping[str, Any]) -> _Changes:
     labels, params = payload.get("labels"), payload.get("params")
     return {
-        "created_at": at,
+        "created_at": stamp.at,
         **{key: words(payload.get(key)) for key in ("flow", "task", "workspace", "lang")},
         "labels": {key: words(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {},
         "params": dict(params) if isinstance(params, Mapping) else {},
     }
 
 
-def _on_started(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
-    return {"state": "running", "started_at": view.started_at or at, "woke": payload.get("woke") is True or view.woke}
+def _on_started(view: RunView, stamp: Stamp, payload: Mapping[str, Any]) -> _Changes:
+    return {
+        "state": "running",
+        "started_at": view.started_at or stamp.at,
+        "woke": payload.get("woke") is True or view.woke,
+    }
 
 
-def _on_interrupted(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+def _on_interrupted(view: RunView, stamp: Stamp, payload: Mapping[str, Any]) -> _Changes:
     return {"state": "interrupted", "error": words(payload.get("error"))}
 
 
-def _on_resumed(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+def _on_resumed(view: RunView, stamp: Stamp, payload: Mapping[str, Any]) -> _Changes:
     state = "queued" if payload.get("state") == "queued" else "running"
     return {"state": state, "error": ""}
 
 
-def _on_finished(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes:
+def _on_finished(view: RunView, stamp: Stamp, payload: Mapping[str, Any]) -> _Changes:
     state = payload.get("state")
     changes: _Changes = {
         "state": state if isinstance(state, str) and state in FINAL else "failed",
-        "ended_at": at,
+        "ended_at": stamp.at,
         # Whoever ends a run settles its questions first; should one be left, nobody can answer it any more.
-        "asks": tuple(settle_leftover(ask, at) for ask in view.asks),
+        "asks": tuple(settle_leftover(ask, stamp) for ask in view.asks),
     }
     changes.update({key: words(payload[key]) for key in ("result", "failed_at", "aborted", "error") if key in payload})
     changes.update(_verdict(payload))
@@ -177,7 +210,7 @@ def _on_finished(view: RunView, at: str, payload: Mapping[str, Any]) -> _Changes
     return changes
 
 
-def _on_step(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+def _on_step(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
     name = words(event.get("text"))
     match = _ROUND.fullmatch(name)
     turn = count(payload.get("round")) or (int(match["round"]) if match else 1)
@@ -190,25 +223,25 @@ def _on_step(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[
     return {"step": step, "woke": view.woke or payload.get("woke") is True, **_verdict(payload)}
 
 
-def _on_words(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+def _on_words(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
     """Anything the main thread says carries how full its context is; a subagent's context is not the run's."""
     context = count(payload.get("context"))
     return {"context": context} if context and not payload.get("subagent") else {}
 
 
-def _on_result(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+def _on_result(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
     """A result says what its turn cost, so a run's figures are the sum of its results."""
     cost = view.cost_usd + number(payload.get("cost_usd"))
     return {"cost_usd": round(cost, 6), "num_turns": view.num_turns + count(payload.get("num_turns"))}
 
 
-def _on_ask(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+def _on_ask(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
     if payload.get("kind") == "mail":
-        return {"mail": fold_mail(view.mail, at, words(event.get("text")), payload)}
-    return {"asks": fold_ask(view.asks, at, words(event.get("text")), payload)}
+        return {"mail": fold_mail(view.mail, stamp, words(event.get("text")), payload)}
+    return {"asks": fold_ask(view.asks, stamp, words(event.get("text")), payload)}
 
 
-def _on_task(view: RunView, at: str, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+def _on_task(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
     """A round that was judged is told as a task of kind ``verdict``."""
     return _verdict({"verdict": payload} if payload.get("kind") == "verdict" else {})
 
@@ -222,14 +255,14 @@ def _verdict(payload: Mapping[str, Any]) -> _Changes:
     return {"verdict": {"state": words(found.get("state")), "reason": words(found.get("reason")), "failed": listed}}
 
 
-_RUN_HANDLERS: dict[str, Callable[[RunView, str, Mapping[str, Any]], _Changes]] = {
+_RUN_HANDLERS: dict[str, Callable[[RunView, Stamp, Mapping[str, Any]], _Changes]] = {
     CREATED: _on_created,
     STARTED: _on_started,
     INTERRUPTED: _on_interrupted,
     RESUMED: _on_resumed,
     FINISHED: _on_finished,
 }
-_HANDLERS: dict[str, Callable[[RunView, str, Mapping[str, Any], Mapping[str, Any]], _Changes]] = {
+_HANDLERS: dict[str, Callable[[RunView, Stamp, Mapping[str, Any], Mapping[str, Any]], _Changes]] = {
     "system": _on_system,
     "step": _on_step,
     "text": _on_words,

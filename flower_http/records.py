@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from flower_http.encode import dumps
-from flower_http.projection import FINAL, RunView, fold
+from flower_http.projection import FINAL, RunView, Settled, fold
+
+#: How many events one operation drops at most: about 10 ms of the writer's time.
+SLICE: Final = 2000
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,31 @@ def insert_run(connection: sqlite3.Connection, view: RunView, first_event: bytes
 
 
 def insert_events(
-    connection: sqlite3.Connection, number: int, rows: Iterable[tuple[int, bytes]], view: RunView, *, whole: bool
+    connection: sqlite3.Connection,
+    number: int,
+    rows: Iterable[tuple[int, bytes]],
+    view: RunView,
+    settled: Settled,
+    *,
+    whole: bool,
 ) -> None:
-    """Keep events, and how the run stands after them; with ``whole`` the entire view, else only its last number."""
+    """Keep events, what they settled, and how the run stands after them; without ``whole`` only its last number."""
     connection.executemany("INSERT INTO events (run, seq, body) VALUES (?, ?, ?)", ((number, *row) for row in rows))
+    said = [("ask", ask) for ask in settled.asks.values()], [("mail", item) for item in settled.mail.values()]
+    connection.executemany(
+        # What is told of again, as after a restart, keeps its place.
+        "INSERT INTO settled (run, kind, id, since_seq, seq, body) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET body = excluded.body",
+        (
+            (number, kind, item.id, item.since_seq, item.seq, _text(asdict(item)))
+            for part in said
+            for kind, item in part
+        ),
+    )
     if whole:
         connection.execute(
-            "UPDATE runs SET state = ?, last_seq = ?, view_seq = ?, view = ? WHERE number = ?",
-            (view.state, view.last_seq, view.last_seq, _text(view.dump()), number),
+            "UPDATE runs SET state = ?, ended_at = ?, last_seq = ?, view_seq = ?, view = ? WHERE number = ?",
+            (view.state, view.ended_at, view.last_seq, view.last_seq, _text(view.dump()), number),
         )
     else:
         connection.execute("UPDATE runs SET last_seq = ? WHERE number = ?", (view.last_seq, number))
@@ -64,30 +84,44 @@ def load_run(connection: sqlite3.Connection, run_id: str) -> Record | None:
 def read_events(
     connection: sqlite3.Connection, number: int, after: int, last: int, limit: int, max_bytes: int
 ) -> list[bytes]:
-    """The encoded events after ``after`` up to ``last``: at most ``limit``, about ``max_bytes``, at least one."""
+    """The encoded events after ``after`` up to ``last``: at most ``limit``, about ``max_bytes``, at least one.
+
+    None at all when the first of them is no longer there: a page never begins with a later one.
+    """
     found: list[bytes] = []
     size = 0
-    for (body,) in connection.execute(
-        "SELECT body FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+    for seq, body in connection.execute(
+        "SELECT seq, body FROM events WHERE run = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
         (number, after, last, limit),
     ):
         size += len(body) + 1
-        if found and size > max_bytes:
+        if seq != after + len(found) + 1 or (found and size > max_bytes):
             break
         found.append(body)
     return found
 
 
-def delete_events(connection: sqlite3.Connection, run_id: str, before: int) -> None:
-    """Drop the events before number ``before``. The kept view takes over what they said."""
-    record = load_run(connection, run_id)
-    if record is None:
-        return
-    connection.execute("DELETE FROM events WHERE run = ? AND seq < ?", (record.number, before))
-    connection.execute(
-        "UPDATE runs SET first_seq = max(first_seq, ?), state = ?, view_seq = ?, view = ? WHERE number = ?",
-        (before, record.view.state, record.view.last_seq, _text(record.view.dump()), record.number),
-    )
+def delete_events(connection: sqlite3.Connection, number: int, before: int) -> bool:
+    """Drop the oldest events before number ``before``, :data:`SLICE` at most; whether that were all of them.
+
+    The kept view takes over what they said.
+    """
+    row = connection.execute("SELECT id, first_seq, view_seq FROM runs WHERE number = ?", (number,)).fetchone()
+    if row is None:
+        return True
+    run_id, first_seq, view_seq = row
+    end = min(before, first_seq + SLICE)
+    if end <= first_seq:
+        return True
+    record = load_run(connection, run_id) if view_seq < end - 1 else None
+    if record is not None:
+        connection.execute(
+            "UPDATE runs SET state = ?, view_seq = ?, view = ? WHERE number = ?",
+            (record.view.state, record.view.last_seq, _text(record.view.dump()), number),
+        )
+    connection.execute("DELETE FROM events WHERE run = ? AND seq < ?", (number, end))
+    connection.execute("UPDATE runs SET first_seq = ? WHERE number = ?", (end, number))
+    return bool(end == before)
 
 
 def delete_run(connection: sqlite3.Connection, number: int) -> None:
@@ -95,6 +129,7 @@ def delete_run(connection: sqlite3.Connection, number: int) -> None:
     for statement in (
         "DELETE FROM events WHERE run = ?",
         "DELETE FROM answers WHERE run = ?",
+        "DELETE FROM settled WHERE run = ?",
         "DELETE FROM runs WHERE number = ?",
     ):
         connection.execute(statement, (number,))
@@ -125,6 +160,20 @@ def unfinished_ids(connection: sqlite3.Connection) -> list[str]:
     marks = ", ".join("?" * len(FINAL))
     statement = f"SELECT id FROM runs WHERE state NOT IN ({marks}) ORDER BY id"  # noqa: S608 - only marks are filled in
     return [run_id for (run_id,) in connection.execute(statement, tuple(FINAL))]
+
+
+def ended_ids(connection: sqlite3.Connection, before: str, limit: int) -> list[str]:
+    """Ids of at most ``limit`` runs that ended before that time (RFC 3339 in UTC), those first that ended first."""
+    statement = "SELECT id FROM runs WHERE ended_at <> '' AND ended_at < ? ORDER BY ended_at LIMIT ?"
+    return [run_id for (run_id,) in connection.execute(statement, (before, limit))]
+
+
+def load_settled(
+    connection: sqlite3.Connection, number: int, kind: str, last_seq: int, only: str | None = None
+) -> list[dict[str, Any]]:
+    """What was settled up to event ``last_seq``: of ``kind`` ask or mail, all or the one with the id ``only``."""
+    statement = "SELECT body FROM settled WHERE run = ? AND kind = ? AND seq <= ? AND id = coalesce(?, id)"
+    return [json.loads(body) for (body,) in connection.execute(statement, (number, kind, last_seq, only))]
 
 
 def insert_answer(connection: sqlite3.Connection, number: int, ask_id: str, answer: Mapping[str, Any]) -> None:

@@ -47,13 +47,14 @@ class Recovery:
         self._open_asks = open_asks
         self._resumed = resumed
         view = log.view
-        self._mail: list[MailView] = [item for item in view.mail if item.state == "queued"] if resumed else []
-        self._open: list[AskView] = [ask for ask in view.asks if ask.state == "asked"] if resumed else []
-        self._used = sum(1 for ask in view.asks if ask.state not in ("asked", "over_budget", "invalid"))
+        asks, mail = (log.conversation.asks(), log.conversation.mail()) if resumed else ([], [])
+        self._mail: list[MailView] = [item for item in mail if item.waiting]
+        self._open: list[AskView] = [ask for ask in asks if ask.waiting]
+        self._used = sum(1 for ask in asks if ask.state not in ("asked", "over_budget", "invalid"))
         #: The step and round in which the earlier process died.
         self.cut_off = (view.step.name, view.step.round) if resumed and view.step.name else None
-        self._next_ask = 1 + max((_number(ask.id) for ask in view.asks), default=0)
-        self._next_mail = 1 + max((_number(mail.id) for mail in view.mail), default=0)
+        self._next_ask = 1 + max((_number(ask.id) for ask in asks), default=0)
+        self._next_mail = 1 + max((_number(item.id) for item in mail), default=0)
 
     def opening(self) -> str:
         """What people said before the process died, for the first prompt; "" when there is nothing to tell."""
@@ -93,7 +94,7 @@ class Recovery:
         self._open = []
 
     def _answers(self) -> list[Mapping[str, Any]]:
-        kept = self._log.answers().values() if self._resumed else ()
+        kept = self._log.conversation.answers().values() if self._resumed else ()
         return [item for item in kept if item.get("state") == "answered"]
 
 

@@ -53,8 +53,8 @@ class Steering:
             mail = job.channel.send(text)
         except ValueError as error:
             raise invalid_body({"text": [str(error)]}) from error
-        view = self.wait_until(log, lambda seen: seen.final or any(item.id == mail.id for item in seen.mail))
-        found = next((item for item in view.mail if item.id == mail.id), None)
+        view = self.wait_until(log, lambda seen: seen.final or log.conversation.message(mail.id) is not None)
+        found = log.conversation.message(mail.id)
         if found is None and view.final:
             raise Problem(409, "not-running", "the run ended before it could be told")
         if found is None:
@@ -72,9 +72,9 @@ class Steering:
 
     def settle_kept(self, log: EventLog) -> None:
         """Write the outcome of questions whose answer was kept when the process died, and not shown any more."""
-        kept = log.answers()
+        kept = log.conversation.answers()
         for ask in log.view.asks:
-            if ask.state == "asked" and ask.id in kept and self._open_asks.claim(log.run_id, ask.id):
+            if ask.id in kept and self._open_asks.claim(log.run_id, ask.id):
                 known = kept[ask.id]
                 write_outcome(log, ask, str(known["state"]), str(known["answer"]), str(known.get("answered_by", "")))
 
@@ -82,7 +82,7 @@ class Steering:
         """Settle whatever an earlier process left waiting: its run will not go on."""
         self.settle_kept(log)
         for ask in log.view.asks:
-            if ask.state == "asked" and self._open_asks.claim(log.run_id, ask.id):
+            if self._open_asks.claim(log.run_id, ask.id):
                 write_outcome(log, ask, "declined", "", "")
 
     def wait_until(self, log: EventLog, condition: Callable[[RunView], bool]) -> RunView:
@@ -106,8 +106,8 @@ class Steering:
                 done = self._try_to_settle(log, ask, state, text, by)
             except JournalUnavailable as error:
                 raise unavailable(f"not kept, and the question waits on: {error}") from error
-            view = self.wait_until(log, lambda seen: _state(seen, ask.id) != "asked")
-            ask = view.ask(ask.id) or ask
+            self.wait_until(log, lambda seen: seen.ask(ask.id) is None)
+            ask = log.conversation.ask(ask.id) or ask
             if done:
                 return ask, False
             if ask.state == "asked":
@@ -139,7 +139,7 @@ class Steering:
         if not self._open_asks.claim(log.run_id, ask.id):
             return False
         try:
-            log.settle_answer(_kept(ask, state, text, by))
+            log.conversation.settle_answer(_kept(ask, state, text, by))
         except BaseException:
             self._open_asks.give_back(log.run_id, ask.id)
             raise
@@ -164,15 +164,10 @@ class Steering:
 
 
 def _ask_of(log: EventLog, ask_id: str) -> AskView:
-    ask = log.view.ask(ask_id)
+    ask = log.conversation.ask(ask_id)
     if ask is None:
         raise Problem(404, "unknown-ask", f"this run has no question {ask_id[:80]!r}; GET …/asks?state=all lists them")
     return ask
-
-
-def _state(view: RunView, ask_id: str) -> str:
-    ask = view.ask(ask_id)
-    return "asked" if ask is None else ask.state
 
 
 def _words(ask: AskView, text: str | None, option: int | None) -> str:

@@ -7,13 +7,20 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from flower_core.events import MAX_SAFE_INTEGER
 from flower_http.encode import rfc3339
 
 #: A year far beyond any run; later times cannot be formatted.
 _LATEST = 4_102_444_800.0
+
+
+class Stamp(NamedTuple):
+    """The number of an event, and when it happened (RFC 3339)."""
+
+    seq: int
+    at: str
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class AskView:
     """One question. ``state``: asked (it waits), answered, timeout, declined, over_budget or invalid.
 
     ``remaining`` is the number of questions left, -1 without a quota. ``expires_at`` is empty when it waits for ever,
-    ``answered_by`` when no person settled it.
+    ``answered_by`` when no person settled it. ``since_seq`` and ``seq`` are the first and the last event about it.
     """
 
     id: str
@@ -48,6 +55,18 @@ class AskView:
     settled_at: str = ""
     answered_by: str = ""
     replayed: bool = False
+    since_seq: int = 0
+    seq: int = 0
+
+    @classmethod
+    def restore(cls, data: Mapping[str, Any]) -> AskView:
+        """The question ``dataclasses.asdict`` gave ``data`` for. Raises TypeError or KeyError for anything else."""
+        return cls(**{**data, "options": tuple(data["options"])})
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has no outcome yet."""
+        return self.state == "asked"
 
     @property
     def waited_s(self) -> float:
@@ -77,7 +96,7 @@ class AskView:
 class MailView:
     """Something a person said unasked: queued until the agent takes it, then delivered.
 
-    ``amended`` is the file it was appended to, or empty.
+    ``amended`` is the file it was appended to, or empty; ``since_seq`` and ``seq`` as in :class:`AskView`.
     """
 
     id: str
@@ -85,18 +104,25 @@ class MailView:
     state: str = "queued"
     at: str = ""
     amended: str = ""
+    since_seq: int = 0
+    seq: int = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the agent has not taken it yet."""
+        return self.state == "queued"
 
     def to_json(self) -> dict[str, Any]:
         """The entry of ``GET …/inbox``."""
         return {"id": self.id, "text": self.text, "state": self.state, "at": self.at, "amended": self.amended}
 
 
-def fold_ask(asks: tuple[AskView, ...], at: str, text: str, payload: Mapping[str, Any]) -> tuple[AskView, ...]:
+def fold_ask(asks: tuple[AskView, ...], stamp: Stamp, text: str, payload: Mapping[str, Any]) -> tuple[AskView, ...]:
     """``asks`` after an event about one of them: its being asked, or its outcome."""
     ask_id = words(payload.get("id"))
     place = next((i for i, ask in enumerate(asks) if ask.id == ask_id), len(asks))
     known = asks[place] if place < len(asks) else None
-    asked_at = (known.asked_at if known else "") or moment(payload.get("asked_at")) or at
+    asked_at = (known.asked_at if known else "") or moment(payload.get("asked_at")) or stamp.at
     options = payload.get("options")
     state = words(payload.get("state")) or "asked"
     ask = AskView(
@@ -108,29 +134,32 @@ def fold_ask(asks: tuple[AskView, ...], at: str, text: str, payload: Mapping[str
         remaining=_remaining(payload.get("remaining")),
         asked_at=asked_at,
         expires_at=_expiry(asked_at, payload) or (known.expires_at if known else ""),
-        settled_at="" if state == "asked" else at,
+        settled_at="" if state == "asked" else stamp.at,
         answered_by=words(payload.get("answered_by")),
         replayed=payload.get("replayed") is True,
+        since_seq=known.since_seq if known else stamp.seq,
+        seq=stamp.seq,
     )
     return (*asks[:place], ask, *asks[place + 1 :])
 
 
-def fold_mail(mail: tuple[MailView, ...], at: str, text: str, payload: Mapping[str, Any]) -> tuple[MailView, ...]:
+def fold_mail(mail: tuple[MailView, ...], stamp: Stamp, text: str, payload: Mapping[str, Any]) -> tuple[MailView, ...]:
     """``mail`` after an event about one entry: its being said, or its being taken."""
     mail_id = words(payload.get("id"))
     place = next((i for i, item in enumerate(mail) if item.id == mail_id), len(mail))
-    known = mail[place] if place < len(mail) else MailView(mail_id, text=text, at=at)
+    known = mail[place] if place < len(mail) else MailView(mail_id, text=text, at=stamp.at, since_seq=stamp.seq)
     changed = replace(
         known,
         state=words(payload.get("state")) or known.state,
         amended=words(payload.get("amended")) or known.amended,
+        seq=stamp.seq,
     )
     return (*mail[:place], changed, *mail[place + 1 :])
 
 
-def settle_leftover(ask: AskView, at: str) -> AskView:
-    """The question as it stands once its run has ended ``at``: one that still waited was declined by nobody."""
-    return replace(ask, state="declined", settled_at=at) if ask.state == "asked" else ask
+def settle_leftover(ask: AskView, end: Stamp) -> AskView:
+    """The question as it stands after the ``end`` of its run: one that still waited was declined by nobody."""
+    return replace(ask, state="declined", settled_at=end.at, seq=end.seq) if ask.waiting else ask
 
 
 def words(value: Any) -> str:

@@ -49,7 +49,7 @@ ANSWERS = """
 
     log = LogBook(Journal(sys.argv[1])).create({"id": "r1"})
     for number in itertools.count():
-        log.settle_answer({"id": f"q{number}", "state": "answered", "answer": "x" * 500})
+        log.conversation.settle_answer({"id": f"q{number}", "state": "answered", "answer": "x" * 500})
         print(f"q{number}", flush=True)
 """
 
@@ -153,7 +153,7 @@ def test_an_answer_that_was_acknowledged_survives_kill_9(tmp_path: Path) -> None
     journal = Journal(path)
     log = LogBook(journal).get("r1")
     assert log is not None
-    assert set(acknowledged) <= set(log.answers())
+    assert set(acknowledged) <= set(log.conversation.answers())
     journal.close()
 
 

@@ -286,25 +286,25 @@ ANSWER = {"id": "q1", "state": "answered", "answer": "yes", "answered_by": "bot"
 
 def test_an_answer_survives_a_restart(path: Path) -> None:
     with open_book(path) as book:
-        new_run(book).settle_answer(ANSWER)
+        new_run(book).conversation.settle_answer(ANSWER)
     with open_book(path) as book:
         log = book.get("r1")
         assert log is not None
-        assert log.answers() == {"q1": ANSWER}
+        assert log.conversation.answers() == {"q1": ANSWER}
 
 
 def test_an_answer_that_could_not_be_kept_is_never_applied_later(log: EventLog, path: Path) -> None:
     with disk_refusing(path), pytest.raises(JournalUnavailable):
-        log.settle_answer(ANSWER, timeout=0.3)
+        log.conversation.settle_answer(ANSWER, timeout=0.3)
     say(log, "the disk is well again")
-    assert log.answers() == {}
-    log.settle_answer({**ANSWER, "answer": "no"})
-    assert log.answers()["q1"]["answer"] == "no"
+    assert log.conversation.answers() == {}
+    log.conversation.settle_answer({**ANSWER, "answer": "no"})
+    assert log.conversation.answers()["q1"]["answer"] == "no"
 
 
 def test_answers_belong_to_their_run(book: LogBook, log: EventLog) -> None:
-    log.settle_answer(ANSWER)
-    assert new_run(book, "r2").answers() == {}
+    log.conversation.settle_answer(ANSWER)
+    assert new_run(book, "r2").conversation.answers() == {}
 
 
 # ---- waiting readers

@@ -128,7 +128,7 @@ def test_one_object_serves_one_run_at_a_time_and_each_run_keeps_its_own_answers(
     world.manager.answer(second.id, ask.id, text="two", by="me")
     world.reaches(second.id, "succeeded")
     kept = [world.book.get(view.id) for view in (first, second)]
-    assert [list(log.answers().values())[-1]["answer"] for log in kept if log is not None] == ["one", "two"]
+    assert [list(log.conversation.answers().values())[-1]["answer"] for log in kept if log is not None] == ["one", "two"]
     assert "two" not in str(world.events(first.id))
 
 
@@ -148,7 +148,7 @@ def test_a_flow_with_sinks_of_its_own_is_heard_by_both_and_keeps_answers_first(w
         SOLO.channel = before
     log = world.book.get(view.id)
     assert log is not None
-    assert log.answers()["q1"]["answer"] == "this"
+    assert log.conversation.answers()["q1"]["answer"] == "this"
     assert settled == ["this"]
     assert seen[0] == "Which one?"
 

@@ -187,7 +187,7 @@ def test_unfinished_runs_stay_in_memory(book: LogBook) -> None:
 
 def test_a_deleted_run_is_gone_with_its_events_and_answers(book: LogBook, path: Path) -> None:
     log = new_run(book)
-    log.settle_answer({"id": "q1"})
+    log.conversation.settle_answer({"id": "q1"})
     with pytest.raises(ValueError, match="not ended"):
         book.delete("r1")
     finish(log)
@@ -197,7 +197,7 @@ def test_a_deleted_run_is_gone_with_its_events_and_answers(book: LogBook, path: 
     assert book.list() == ([], None)
     with open_book(path) as other:
         assert other.get("r1") is None
-    assert new_run(book).answers() == {}
+    assert new_run(book).conversation.answers() == {}
 
 
 def test_a_reader_of_a_run_deleted_under_it_is_told(path: Path) -> None:

@@ -37,7 +37,7 @@ def test_an_answer_is_kept_told_and_shown_as_one(world: RunWorld) -> None:
     assert here.told == ["answered: that"]
     log = world.book.get(run)
     assert log is not None
-    assert log.answers()["q1"]["answer"] == "that"
+    assert log.conversation.answers()["q1"]["answer"] == "that"
 
 
 def test_the_same_answer_again_is_as_good_as_the_first_any_other_comes_too_late(world: RunWorld) -> None:
