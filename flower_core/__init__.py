@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flower_core.agent import AgentSpec, CompactPolicy, Worker
+    from flower_core.agent import AgentSpec, CompactPolicy, HandoffPolicy, Worker
     from flower_core.claude.hooks import merge_hooks
     from flower_core.claude.messages import normalize
     from flower_core.documents import Brief, Goal, Handoff, Verdict
@@ -47,7 +47,7 @@ else:
     # Taken from their modules when first asked for (PEP 562). Every import of a module below comes by here, and the
     # agent SDK, which most of these need, takes longer to load than many a command of a server takes altogether.
     _MODULES = {
-        "agent": ("AgentSpec", "CompactPolicy", "Worker"),
+        "agent": ("AgentSpec", "CompactPolicy", "HandoffPolicy", "Worker"),
         "claude.hooks": ("merge_hooks",),
         "claude.messages": ("normalize",),
         "documents": ("Brief", "Goal", "Handoff", "Verdict"),
@@ -110,6 +110,7 @@ __all__ = [
     "FlowerError",
     "Goal",
     "Handoff",
+    "HandoffPolicy",
     "HumanChannel",
     "Mail",
     "Resilience",

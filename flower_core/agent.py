@@ -33,6 +33,45 @@ class CompactPolicy:
 
 
 @dataclass(frozen=True)
+class HandoffPolicy:
+    """When a session whose context fills up hands over to a fresh one.
+
+    Tokens: ``window`` is the model's context window; None asks the agent program, and where that does not know either
+    takes :data:`UNKNOWN_WINDOW`. ``headroom`` of it is kept free, for the answer and for writing the handoff.
+    ``max_generations`` is how often one step may hand over. Raises ValueError for a window below 10,000, a negative
+    headroom, and fewer than 1 generation.
+    """
+
+    enabled: bool = True
+    window: int | None = None
+    headroom: int = 50_000
+    max_generations: int = 8
+
+    def __post_init__(self) -> None:
+        for name, lowest in (("window", 10_000), ("headroom", 0), ("max_generations", 1)):
+            value = getattr(self, name)
+            if value is None and name == "window":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
+                raise ValueError(f"{name} must be a whole number from {lowest}, not {value!r}")
+
+    @property
+    def at(self) -> int:
+        """The context level, in tokens, at which a session hands over."""
+        return max(10_000, (self.window or UNKNOWN_WINDOW) - self.headroom)
+
+    @property
+    def warn_at(self) -> int:
+        """The context level, in tokens, at which the handoff is announced."""
+        return max(1_000, self.at - 20_000)
+
+
+#: The context window of a model nobody knows, in tokens: that of the smallest models in use. Too small a guess hands
+#: over early; too large a one runs into the model's refusal, where the session cannot even write its handoff.
+UNKNOWN_WINDOW = 200_000
+
+
+@dataclass(frozen=True)
 class Worker:
     """A subagent the session may dispatch: what the coordinator reads (description) and what it is told (prompt).
 

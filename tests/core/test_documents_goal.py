@@ -110,8 +110,8 @@ def test_the_prompt_block_holds_statement_and_checks() -> None:
     assert Goal("S", ["a", "b"], "en").prompt_block() == "## Goal\nS\n\n## Checklist\n- a\n- b"
 
 
-def test_a_handoff_needs_what_is_being_done_and_what_comes_next(tmp_path: Path) -> None:
-    assert Handoff().missing() == ["现在在做", "下一步"]
+def test_a_handoff_needs_what_is_being_done_what_comes_next_and_the_scene(tmp_path: Path) -> None:
+    assert Handoff().missing() == ["现在在做", "下一步", "现场"]
     text = "## 现在在做\nA\n## Decided\nB\n**Impasses**\nC\nSiguiente paso: D\n## 现场\nE"
     handoff = Handoff.parse(text)
     assert handoff == Handoff("A", "B", "C", "D", "E")
