@@ -11,7 +11,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
-from flower_http.auth import Guard
+from flower_http.auth import NOBODY, Guard
 from flower_http.errors import CONTENT_TYPE, Problem, unavailable
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
 from flower_http.idempotency import KeyStore, SqliteKeys
@@ -25,6 +25,8 @@ from flower_http.routes.view import EXTENSION, Services, services
 from flower_http.settings import MAX_BODY_BYTES, Settings
 from flower_http.tokens import TokenStore
 
+#: How much of what a client made up is repeated to it, and in a log line; in characters.
+_MOST_METHOD, _MOST_PATH = 20, 200
 _LOG = logging.getLogger(__name__)
 _SLUGS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
 
@@ -98,10 +100,11 @@ def _render_http(error: HTTPException) -> Response:
     if status == 404 and is_events_path(request.path):
         return render(Problem(405, "method-not-allowed", "events are read with GET", headers={"Allow": "GET, HEAD"}))
     headers: dict[str, str] = {}
-    detail = f"{request.method} {request.path[:200]}: there is nothing here"
+    path = request.path[:_MOST_PATH]
+    detail = f"{request.method[:_MOST_METHOD]} {path}: there is nothing here"
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
-        detail = f"{request.path[:200]} takes {headers['Allow']}"
+        detail = f"{path} takes {headers['Allow']}"
     elif status == 413:
         detail = f"a body may have at most {MAX_BODY_BYTES} bytes"
     elif status != 404:
@@ -129,8 +132,7 @@ def _finish(response: Response) -> Response:
         response.headers[name] = value
     rule = request.url_rule.rule if request.url_rule is not None else UNMATCHED
     services().metrics.observe(rule, request.method, response.status_code, time.perf_counter() - g.began)
-    name = g.principal.name if "principal" in g else "-"
-    _LOG.info(
-        "%s %s %r %d %s", name, request.method, request.path[:200], response.status_code, request_id(request.environ)
-    )
+    name = g.principal.name if "principal" in g else NOBODY
+    what = (name, request.method[:_MOST_METHOD], request.path[:_MOST_PATH], response.status_code)
+    _LOG.info("%s %s %r %d %s", *what, request_id(request.environ))
     return response

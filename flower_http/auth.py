@@ -17,8 +17,8 @@ from typing import Any
 from flower_http.errors import Problem
 from flower_http.tokens import SCOPES, TokenStore
 
-#: The name under which everybody acts while no token exists.
-LOCAL = "local"
+#: The name under which everybody acts while no token exists, and that of who shows none where none is needed.
+LOCAL, NOBODY = "local", "-"
 
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/=-]{1,512})", re.ASCII | re.IGNORECASE)
 _LOOPBACK_HOST = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
@@ -45,12 +45,17 @@ class Guard:
         self.tokens = tokens
         self._open_to_loopback = open_to_loopback
 
-    def __call__(self, environ: Mapping[str, Any], scope: str) -> Principal:
-        """The principal behind ``environ``, who reaches at least as far as ``scope``. Raises Problem 401 or 403."""
+    def __call__(self, environ: Mapping[str, Any], scope: str | None) -> Principal:
+        """The principal behind ``environ``, who reaches at least as far as ``scope``; None needs no token.
+
+        Raises Problem 401 or 403. What browsers must not be led to is refused whatever the scope.
+        """
         self.tokens.refresh()
         if self._open_to_loopback and not self.tokens.configured:
             _refuse_browsers(environ)
             return Principal(LOCAL, SCOPES[-1], LOCAL)
+        if scope is None:
+            return Principal(NOBODY, "", "")
         principal = self._by_token(environ.get("HTTP_AUTHORIZATION", ""))
         if SCOPES.index(principal.scope) < SCOPES.index(scope):
             detail = f"this needs the scope {scope!r}; the token {principal.name!r} has {principal.scope!r}"

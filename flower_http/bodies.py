@@ -44,10 +44,11 @@ def _json(text: str) -> dict[str, Any]:
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"a name stands twice: {next(name for name in names if names.count(name) > 1)!r}")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"a name stands twice: {name[:80]!r}")
+        found[name] = value
     return found
 
 

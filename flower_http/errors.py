@@ -15,11 +15,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from flower_core.events import jsonable
 
 CONTENT_TYPE = "application/problem+json"
+#: How many names of fields one refusal repeats, and how many characters of each.
+_MOST_NAMES, _MOST_NAME = 50, 80
 
 #: Every error a client can meet: slug → (status, title). The title says what the slug means and never varies.
 CATALOGUE: Mapping[str, tuple[int, str]] = {
@@ -34,12 +37,15 @@ CATALOGUE: Mapping[str, tuple[int, str]] = {
     "not-found": (404, "There is nothing at this address"),
     "unknown-run": (404, "There is no run with this id"),
     "unknown-ask": (404, "The run has no question with this id"),
+    "unknown-document": (404, "The run has no such document, or none yet"),
+    "unknown-file": (404, "The workspace has no file at this path that may be read"),
     "method-not-allowed": (405, "This address does not take that method"),
     "workspace-busy": (409, "Another run works in this workspace, above it or below it"),
     "flow-busy": (409, "This flow serves one run at a time"),
     "ask-settled": (409, "The question no longer waits"),
     "not-running": (409, "The run is not running"),
     "not-interrupted": (409, "Only an interrupted run can be resumed"),
+    "not-ended": (409, "Only a run that has ended can be deleted"),
     "which-run": (409, "Several runs are unfinished; name one"),
     "idempotency-in-progress": (409, "The first request with this Idempotency-Key is still being served"),
     "cursor-ahead": (409, "The cursor is beyond the last event"),
@@ -47,6 +53,7 @@ CATALOGUE: Mapping[str, tuple[int, str]] = {
     "cursor-expired": (410, "Events after this cursor have been dropped"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The body is neither JSON nor a form"),
+    "range-not-satisfiable": (416, "The file has no such bytes"),
     "invalid-body": (422, "A field of the body is unknown, missing or out of range"),
     "unknown-flow": (422, "No flow of this name was registered when the server started"),
     "not-available": (422, "This server does not have that feature yet"),
@@ -116,6 +123,10 @@ def unavailable(detail: str) -> Problem:
 
 
 def invalid_body(errors: Mapping[str, Any]) -> Problem:
-    """422 for a body; ``errors`` maps each field to a list of messages."""
-    names = ", ".join(str(name) for name in errors)
-    return Problem(422, "invalid-body", f"the body was refused because of: {names}", errors=dict(errors))
+    """422 for a body; ``errors`` maps each field to a list of messages.
+
+    The names may be what a client made up: of many only the first are repeated, and of long ones the beginning.
+    """
+    told = {str(name)[:_MOST_NAME]: messages for name, messages in islice(errors.items(), _MOST_NAMES)}
+    more = f" and {len(errors) - _MOST_NAMES} more" if len(errors) > _MOST_NAMES else ""
+    return Problem(422, "invalid-body", f"the body was refused because of: {', '.join(told)}{more}", errors=told)

@@ -8,8 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 REQUEST_ID = "X-Request-Id"
-#: On every reply: what a run says is for the one who asked, and for now.
-ALWAYS: tuple[tuple[str, str], ...] = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"))
+#: On every reply: what a run says is for the one who asked, and for now. Agents write what they like: a browser that
+#: is led to it must not take it for a page of this server, run it, frame it, or hand it to another site.
+ALWAYS: tuple[tuple[str, str], ...] = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
 
 _ENVIRON_KEY = "flower.request_id"
 _USABLE_ID = re.compile(r"[\x21-\x7e]{1,128}", re.ASCII)

@@ -9,25 +9,32 @@ from datetime import UTC, datetime
 
 from flower_core.events import clean_text
 
+#: Most characters of one message.
+_MOST_CHARS = 4000
+
 
 class _LineFormatter(logging.Formatter):
     """``2026-01-31T12:00:00.250Z INFO flower_http.app message``; line breaks and control characters are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        parts = [_time(record), record.levelname, record.name, record.getMessage()]
+        parts = [_time(record), record.levelname, record.name, _message(record)]
         if record.exc_info:
             parts.append(self.formatException(record.exc_info))
-        return _one_line(" ".join(parts))
+        return "".join(char if char.isprintable() else _escaped(char) for char in " ".join(parts))
 
 
 class _JsonFormatter(logging.Formatter):
-    """One object a line: at, level, logger, message, and exception where there is one."""
+    """One object a line: at, level, logger, message, and exception where there is one.
+
+    JSON itself lets characters through that steer a terminal or reorder a line; they are escaped like the others.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"at": _time(record), "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        line = {"at": _time(record), "level": record.levelname, "logger": record.name, "message": _message(record)}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps({key: clean_text(value) for key, value in line.items()}, ensure_ascii=False)
+        text = json.dumps({key: clean_text(value) for key, value in line.items()}, ensure_ascii=False)
+        return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def configure(form: str) -> None:
@@ -41,6 +48,12 @@ def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _one_line(text: str) -> str:
+def _message(record: logging.LogRecord) -> str:
+    # Some libraries log what a client sent, all of it.
+    text = record.getMessage()
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}… ({len(text)} characters)"
+
+
+def _escaped(char: str) -> str:
     # Whoever can put a line break into a log can write log lines of their own.
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return char.encode("unicode_escape").decode()

@@ -57,6 +57,7 @@ class TokenStore:
         self._env = (TokenRow(ENV_NAME, SCOPES[-1], _digest(env_token)),) if env_token else ()
         self._lock = threading.Lock()
         self._stamp = _stamp(path)
+        self._unread = False
         self._rows = read_rows(path)
         self._configured = bool(self._env or self._rows)
 
@@ -75,18 +76,21 @@ class TokenStore:
     def refresh(self) -> bool:
         """Read the file again if its time, size or inode changed; whether the tokens are others now.
 
-        Costs one stat when nothing changed. A file that has become unreadable counts as one without tokens.
+        Costs one stat when nothing changed. A file that makes no sense (any more) counts as one without tokens, as
+        does one that cannot be read, which is tried again every time.
         """
         with self._lock:
             stamp = _stamp(self.path)
-            if stamp == self._stamp:
+            if stamp == self._stamp and not self._unread:
                 return False
-            self._stamp = stamp
-            before = self._rows
+            before, again = self._rows, self._unread
+            self._stamp, self._unread = stamp, False
             try:
                 self._rows = read_rows(self.path)
             except StartError as error:
-                _LOG.error("%s; until it is mended its tokens are refused", error)
+                self._unread = isinstance(error.__cause__, OSError)
+                if not (again and self._unread):
+                    _LOG.error("%s; until it is mended its tokens are refused", error)
                 self._rows = ()
                 self._configured = True
             self._configured = self._configured or bool(self._rows)
@@ -130,11 +134,11 @@ def read_rows(path: Path) -> tuple[TokenRow, ...]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         rows = tuple(TokenRow(**row) for row in document["tokens"])
-        if any(row.scope not in SCOPES or not _SHA256.fullmatch(row.sha256) for row in rows):
-            raise ValueError("a token has no valid scope or hash")
+        if not all(row.scope in SCOPES and _SHA256.fullmatch(row.sha256) and _NAME.fullmatch(row.name) for row in rows):
+            raise ValueError("a token has no valid name, scope or hash")
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise StartError(f"the tokens file {path} cannot be read: {error}") from error
     return rows
 

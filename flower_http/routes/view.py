@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, current_app, g, request
+from werkzeug.wsgi import wrap_file
 
 from flower_http.auth import Guard, Principal
 from flower_http.bodies import decode, decode_query
@@ -15,11 +16,12 @@ from flower_http.errors import Problem, bad_parameter, unknown_run
 from flower_http.idempotency import HEADER, KeyStore, check_key, digest, serve_once
 from flower_http.manager_api import RUN_ID, Manager
 from flower_http.metrics import Metrics
-from flower_http.replies import Reply
+from flower_http.replies import FileReply, Reply
 from flower_http.schemas import Body, load
 from flower_http.settings import Settings
 
 EXTENSION = "flower"
+R = TypeVar("R", Reply, FileReply, Reply | FileReply)
 
 
 class Param(NamedTuple):
@@ -70,6 +72,11 @@ def caller() -> str:
     return principal.name
 
 
+def about(run_id: str) -> None:
+    """Say which run this request is about, where its path does not: what is kept of the reply goes with that run."""
+    g.run_id = run_id
+
+
 def idempotency() -> tuple[str, bool]:
     """The digest of this request's idempotency key ("" without one), and whether it may have been acted on before."""
     return g.get("key", ""), g.get("again", False)
@@ -83,14 +90,14 @@ def view(
     scope: str | None,
     body: type[Body] | None = None,
     query: tuple[Param, ...] = (),
-) -> Callable[[Callable[..., Reply]], Callable[..., Reply]]:
-    """Register a function that returns a :class:`Reply` at ``method rule``.
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Register a function that returns a :class:`Reply`, or for GET a :class:`FileReply`, at ``method rule``.
 
     It is called with the parts of the path, with ``body`` = what ``body``'s schema made of the request, and with
     ``query`` = a dict holding every parameter of ``query``. ``scope`` None means: no token needed.
     """
 
-    def decorate(function: Callable[..., Reply]) -> Callable[..., Reply]:
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(function)
         def handle(**path: str) -> Response:
             principal = _admit(scope)
@@ -100,8 +107,9 @@ def view(
                 arguments["query"] = parameters
             if "run_id" in path:
                 check_run_id(path["run_id"])
+                about(path["run_id"])
 
-            def act(again: bool = False) -> Reply:
+            def act(again: bool = False) -> R:
                 g.again = again
                 if body is not None:
                     arguments["body"] = load(
@@ -125,8 +133,6 @@ def check_run_id(run_id: str) -> None:
 
 
 def _admit(scope: str | None) -> Principal:
-    if scope is None:
-        return Principal("", "", "")
     g.principal = services().guard(request.environ, scope)
     principal: Principal = g.principal
     return principal

@@ -191,7 +191,7 @@ def test_405_says_what_is_allowed(world: World, path: str) -> None:
         assert reply.headers["Allow"]
 
 
-@pytest.mark.parametrize("path", ["", "/runs//x", "/runs/", "/static/x", "/runs/r1/files", "/metrics", "/\xff"])
+@pytest.mark.parametrize("path", ["", "/runs//x", "/runs/", "/static/x", "/runs/r1/files", "/metrics/", "/\xff"])
 def test_what_does_not_exist_is_a_problem_and_no_redirect(world: World, path: str) -> None:
     assert json_of(world.open.get("/", environ_overrides={"PATH_INFO": path}))["type"] == "not-found"
 
