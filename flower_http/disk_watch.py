@@ -7,7 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Final
 
 from flower_http.jobs import UNWRITTEN, Job
@@ -36,7 +35,6 @@ class DiskWatch:
         self._sick_s = sick_s
         self._stopped: set[str] = set()
         self._told: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._probe: Future[None] | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="flower-disk-watch", daemon=True)
 
@@ -72,9 +70,6 @@ class DiskWatch:
             self._stopped = {run_id for run_id in self._stopped if not self._goes_on(run_id)}
             self._slots.hold(bool(self._stopped))
             return
-        if self._probe is None or self._probe.done():
-            # The journal learns that the disk is well by writing, and there may be nothing left to write.
-            self._probe = self._journal.submit(lambda connection: None)
         if time.monotonic() - since > self._sick_s:
             self._slots.hold(True)
             for job in self._slots.running():

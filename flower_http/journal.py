@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from flower_http.journal_file import JournalFile
+from flower_http.journal_schema import touch
 
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
@@ -189,9 +190,12 @@ class Journal:
                 pause = min(pause * 2, _LAST_RETRY_S)
 
     def _await_work(self) -> bool:
-        """Wait until something is queued, and a little longer for what comes with it; False when closed and done."""
+        """Wait until something is queued, and a little longer for what comes with it; False when closed and done.
+
+        A disk that has refused is tried also with nothing to write, or nobody would ever learn that it is well again.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closing)
+            self._changed.wait_for(lambda: self._queue or self._closing or self._failing_since is not None)
             if self._closing:
                 return bool(self._queue)
         if self._linger_s:
@@ -202,6 +206,8 @@ class Journal:
         connection = self.file.writer()
         began = time.monotonic()
         connection.execute("BEGIN IMMEDIATE")
+        if self._failing_since is not None:
+            touch(connection)
         group = self._take()
         try:
             done = [(ticket, self._apply(ticket, connection)) for ticket in group]

@@ -69,13 +69,18 @@ def bring_up_to_date(connection: sqlite3.Connection) -> int:
         try:
             for step in _STEPS[version:]:
                 step(connection)
-            connection.execute(f"PRAGMA user_version = {len(_STEPS)}")
+            touch(connection)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
     return int(version)
+
+
+def touch(connection: sqlite3.Connection) -> None:
+    """Write the version: to note it, or because only a disk that takes a page is well."""
+    connection.execute(f"PRAGMA user_version = {len(_STEPS)}")
 
 
 def _first(connection: sqlite3.Connection) -> None:

@@ -67,6 +67,20 @@ TABLE: tuple[Setting, ...] = (
     Setting("max_runs", parsing.between(1, 1000), "runs at the same time", "--max-runs", "by memory, at least 1"),
     Setting("queue", parsing.between(0, 100_000), "runs that may wait for their turn", "--queue", "100"),
     Setting("ring", parsing.between(1, 1_000_000), "events per run kept in memory", "--ring", "2000"),
+    Setting(
+        "keep_events",
+        parsing.between(1, 1_000_000_000),
+        "newest events kept of a run; older ones are dropped while it runs",
+        "--keep-events",
+        "all",
+    ),
+    Setting(
+        "keep_days",
+        parsing.between(1, 36_500),
+        "days after which an ended run is deleted with everything but its workspace",
+        "--keep-days",
+        "for ever",
+    ),
     Setting("lang", parsing.one_of(LANGUAGES), "language of runs that name none", "--lang", "en"),
     Setting(
         "flow",
@@ -96,9 +110,9 @@ TABLE: tuple[Setting, ...] = (
 class Settings:
     """The settings in force, validated. Secrets stay out of ``repr``.
 
-    ``flow`` maps names to import targets, ``rehearse`` is the name or path of a play or empty, ``model_env`` holds
-    what the environment says about the model, credentials included, ``base_env`` the rest of it without anything of
-    ours, and ``warnings`` what the operator should hear.
+    ``keep_events`` and ``keep_days`` are None for no bound, ``flow`` maps names to import targets, ``rehearse`` is the
+    name or path of a play or empty, ``model_env`` holds what the environment says about the model, credentials
+    included, ``base_env`` the rest of it without anything of ours, and ``warnings`` what the operator should hear.
     """
 
     data_dir: Path
@@ -109,6 +123,8 @@ class Settings:
     max_runs: int = 1
     queue: int = 100
     ring: int = 2000
+    keep_events: int | None = None
+    keep_days: int | None = None
     lang: str = "en"
     flow: Mapping[str, str] = field(default_factory=dict)
     agent_user: str = ""

@@ -120,6 +120,15 @@ def test_what_a_failing_disk_does_not_take_is_tried_again_until_it_does(journal:
     eventually(lambda: journal.healthy and journal.failing_since is None)
 
 
+def test_a_disk_that_is_well_again_is_noticed_with_nothing_left_to_write(journal: Journal, path: Path) -> None:
+    with disk_refusing(path):
+        with pytest.raises(JournalUnavailable):
+            journal.execute(lambda db: db.execute("INSERT INTO t VALUES (1)"), 0.2)
+        eventually(lambda: not journal.healthy)
+    eventually(lambda: journal.healthy, 10)
+    assert kept(path) == []
+
+
 def test_execute_gives_the_result_once_it_is_kept(journal: Journal, path: Path) -> None:
     assert journal.execute(lambda db: db.execute("INSERT INTO t VALUES (9)").rowcount, 5) == 1
     assert kept(path) == [9]
