@@ -14,10 +14,11 @@ except ImportError:  # pragma: no cover - no such module on Windows, where one p
     fcntl = None  # type: ignore[assignment]
 
 
-def atomic_write(path: Path | str, text: str) -> None:
+def atomic_write(path: Path | str, text: str, *, private: bool = False) -> None:
     """Write ``text`` (UTF-8) to ``path`` in one step: old content or new, never a mixture.
 
-    Makes missing parent directories. Raises OSError, and then the old content still stands.
+    Makes missing parent directories. ``private``: for its owner alone (mode 0600), else as it was or as the umask
+    says. Raises OSError, and then the old content still stands.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -27,8 +28,8 @@ def atomic_write(path: Path | str, text: str) -> None:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        os.chmod(name, mode)
+        if not private:  # as the temporary file already is
+            os.chmod(name, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException:
         with contextlib.suppress(OSError):

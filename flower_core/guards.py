@@ -13,17 +13,18 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flower_core.agent import AgentSpec
+from flower_core.hook_input import Guard, given, is_main_thread
+from flower_core.output_files import OutputFiles
 from flower_core.shell import is_ephemeral
+from flower_core.spill import SPILLED_TOOLS, spill
 from flower_core.texts import DEFAULT_LANG, texts_for
 from flower_core.workbench import Workbench
-
-Guard = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 #: The tools by which an agent changes something itself.
 ACTING_TOOLS = ("Bash", "Write", "Edit", "NotebookEdit")
@@ -51,11 +52,17 @@ class GuardRule:
 
 
 def rules_for(
-    spec: AgentSpec, *, workspace: Path, workbench: Workbench | None, roots: Sequence[Path] = ()
+    spec: AgentSpec,
+    *,
+    workspace: Path,
+    workbench: Workbench | None,
+    roots: Sequence[Path] = (),
+    spill_threshold: int | None = None,
 ) -> list[GuardRule]:
     """The guards of a session opened with ``spec``.
 
-    Its file tools are held to ``workspace``, the workbench, the directories the spec names, and ``roots``.
+    Its file tools are held to ``workspace``, the workbench, the directories the spec names, and ``roots``. With a
+    workbench, outputs of ``spill_threshold`` characters and more go into a file there; None or 0: none do.
     """
     acting = delegate(spec.glance, spec.lang) if spec.delegate_only else whitelist(spec.allowed_tools, spec.lang)
     bench = [] if workbench is None else [workbench.root]
@@ -66,6 +73,9 @@ def rules_for(
     ]
     if workbench is not None:
         rules.append(GuardRule("PostToolUse", "|".join(_WRITERS), index(workbench)))
+        if spill_threshold:
+            outputs = OutputFiles(workbench.spill, spec.lang)
+            rules.append(GuardRule("PostToolUse", "|".join(SPILLED_TOOLS), spill(outputs, spill_threshold, spec.lang)))
     return rules
 
 
@@ -90,9 +100,9 @@ def delegate(glance: bool, lang: str = DEFAULT_LANG) -> Guard:
             return {}
         if tool != "Bash" or not glance:
             return deny(text("guards.delegate", tool=tool))
-        given = _input(hook)
-        command = given.get("command")
-        if isinstance(command, str) and not given.get("run_in_background") and is_ephemeral(command):
+        call = given(hook)
+        command = call.get("command")
+        if isinstance(command, str) and not call.get("run_in_background") and is_ephemeral(command):
             return {}
         return deny(text("guards.glance"))
 
@@ -118,7 +128,7 @@ def paths(roots: Sequence[Path], cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
         if not isinstance(base, str) or not os.path.isabs(base):
             base = str(cwd.absolute())
         allowed = resolved if tool in _WRITERS else (*resolved, *_saved_outputs(hook))
-        for path in _named(str(tool), _input(hook), base):
+        for path in _named(str(tool), given(hook), base):
             if path is None or not all(_within(real, allowed) for real in _readings(path, base)):
                 shown = "?" if path is None else path
                 return deny(text("guards.paths", path=shown[:300], roots=", ".join(resolved)))
@@ -132,7 +142,7 @@ def index(workbench: Workbench) -> Guard:
 
     def guard(hook: Mapping[str, Any]) -> dict[str, Any]:
         tool = hook.get("tool_name")
-        path = _input(hook).get(PATH_FIELDS[tool]) if tool in _WRITERS else None
+        path = given(hook).get(PATH_FIELDS[tool]) if tool in _WRITERS else None
         if isinstance(path, str) and workbench.owns(os.path.join(str(hook.get("cwd") or ""), path)):
             workbench.refresh()
         return {}
@@ -151,24 +161,14 @@ def deny(reason: str) -> dict[str, Any]:
     }
 
 
-def is_main_thread(hook: Mapping[str, Any]) -> bool:
-    """Whether the call is the session's own and not a subagent's."""
-    return not hook.get("agent_id")
-
-
-def _input(hook: Mapping[str, Any]) -> Mapping[str, Any]:
-    given = hook.get("tool_input")
-    return given if isinstance(given, Mapping) else {}
-
-
-def _named(tool: str, given: Mapping[str, Any], base: str) -> Iterator[str | None]:
+def _named(tool: str, call: Mapping[str, Any], base: str) -> Iterator[str | None]:
     """Every path a call names; None for one that cannot be understood and is refused."""
-    start = given.get(PATH_FIELDS[tool])
+    start = call.get(PATH_FIELDS[tool])
     if start is None:
         start = base
     yield start if _is_plain(start) else None
-    if tool == "Glob" and "pattern" in given and _is_plain(start):
-        pattern = given["pattern"]
+    if tool == "Glob" and "pattern" in call and _is_plain(start):
+        pattern = call["pattern"]
         if _is_plain(pattern):
             yield from _globbed(pattern, start)
         else:

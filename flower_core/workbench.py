@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flower_core.files import atomic_write
+from flower_core.output_files import FOLDER
 from flower_core.texts import DEFAULT_LANG, texts_for
 
 #: A script says what it does in a line ``# desc: …`` among its first lines.
@@ -73,6 +74,11 @@ class Workbench:
     def notes(self) -> Path:
         """Where documents go: brief, goal, questions, handoffs."""
         return self.root / "notes"
+
+    @property
+    def spill(self) -> Path:
+        """Where outputs of tools go that are too long for a conversation; not in the index."""
+        return self.root / FOLDER
 
     @property
     def index_path(self) -> Path:

@@ -9,7 +9,8 @@ from typing import cast, get_args
 from claude_agent_sdk import HookContext, HookMatcher
 from claude_agent_sdk.types import HookCallback, HookEvent, HookInput, HookJSONOutput
 
-from flower_core.guards import Guard, GuardRule
+from flower_core.guards import GuardRule
+from flower_core.hook_input import Guard
 
 #: Seconds a guard may take. On expiry the agent program refuses the call.
 GUARD_TIMEOUT_S = 60.0

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from flower_core.agent import AgentSpec
-from flower_core.guards import ACTING_TOOLS, PATH_FIELDS, Guard, delegate, index, paths, rules_for, whitelist
+from flower_core.guards import ACTING_TOOLS, PATH_FIELDS, delegate, index, paths, rules_for, whitelist
+from flower_core.hook_input import Guard
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
 
