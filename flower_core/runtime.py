@@ -17,17 +17,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from flower_core.agent import AgentSpec
+from flower_core.agent import AgentSpec, HandoffPolicy
 from flower_core.call import Call
 from flower_core.claude.environment import check_credentials, write_launcher
 from flower_core.claude.errors import Failure, failure_of_exception
 from flower_core.claude.options import Opening, Surroundings, build_options
 from flower_core.claude.session import AgentSession, TurnEnd
 from flower_core.events import Event, EventSink, SafeSink
+from flower_core.handoff_turn import Desk, hand_over, warn
 from flower_core.manifest import Manifest, StepResult
+from flower_core.output_files import OutputFiles
 from flower_core.rescue import rescued_on_signals, undisturbed
 from flower_core.resilience import Resilience, endpoint, reachable
-from flower_core.sessions import SqliteSessionStore
+from flower_core.sessions import SqliteSessionStore, rewriters
 from flower_core.texts import DEFAULT_LANG
 from flower_core.workbench import Workbench
 
@@ -45,14 +47,21 @@ class Runtime:
 
     ``workspace`` (made if missing) is the agents' current directory. ``workbench`` is a shared
     :class:`Workbench`, True for one at ``<run_dir>/workbench``, False for none. ``portable`` keeps the
-    machine's own agent settings out. ``resilience`` is a policy, or a bool for the default one or none.
-    ``store`` replaces the SQLite session store in ``run_dir``; ``environ`` stands in for the process's
-    environment, ``config_dir`` for ``<run_dir>/config/<run_id>``, ``run_id`` names the run in the manifest.
+    machine's own agent settings out. ``resilience`` and ``handoff`` are policies, or a bool for the default one or
+    none; handoffs are kept in the notes of the workbench, without one in ``<run_dir>/notes``.
+    With a workbench, outputs of ``spill_threshold`` characters and more (0 or None: none) go into files there.
+    A session that is resumed is rewritten on its way (:mod:`flower_core.sessions`): ``ephemeral`` drops what old
+    looks showed, ``trim`` moves every old long result into a file of the workbench (or the workspace's ``.flower``)
+    instead of those of failed calls only, all but the last ``keep_denials`` (0 or more) refused calls go.
+    ``store`` replaces the SQLite session store in ``run_dir`` and brings its own rewriters; ``environ`` stands in
+    for the process's environment, ``config_dir`` for ``<run_dir>/config/<run_id>``, ``run_id`` names the run in the
+    manifest.
     ``upstream`` is the endpoint behind ANTHROPIC_BASE_URL where that is only a relay: the one whose being reachable
     is waited for after a failure.
 
     Raises CredentialsMissing, which says what to set, when the environment cannot reach a model, and ValueError
-    for an ANTHROPIC_BASE_URL or proxy that is no URL.
+    for an ANTHROPIC_BASE_URL or proxy that is no URL, for ``keep_denials`` below 0, and for a ``store`` together with
+    how sessions are to be rewritten.
     """
 
     def __init__(
@@ -61,8 +70,13 @@ class Runtime:
         workspace: Path | str,
         run_dir: Path | str = "runs",
         portable: bool = True,
+        trim: bool = False,
+        ephemeral: bool = True,
+        keep_denials: int = 1,
         workbench: Workbench | bool = False,
+        spill_threshold: int | None = 4000,
         resilience: Resilience | bool = True,
+        handoff: HandoffPolicy | bool = True,
         store: SqliteSessionStore | None = None,
         environ: Mapping[str, str] | None = None,
         upstream: str = "",
@@ -79,13 +93,20 @@ class Runtime:
         self.lang = lang
         self.workbench = self._choose_workbench(workbench)
         self.resilience = resilience if isinstance(resilience, Resilience) else Resilience(enabled=resilience)
+        self.handoff = handoff if isinstance(handoff, HandoffPolicy) else HandoffPolicy(enabled=handoff)
         self.results: list[StepResult] = []
         self.ui_errors: list[str] = []
         self.on_session: SessionListener | None = None
         self._manifest = Manifest(self.run_dir / "manifest.json", self.run_id)
         config, launcher = _made(config_dir or self.run_dir / "config" / self.run_id), write_launcher(self.run_dir)
+        outputs = OutputFiles((self.workbench or Workbench(self.workspace)).spill, lang)
+        rewriting = rewriters(
+            outputs=outputs, raw_root=config, ephemeral=ephemeral, trim_all=trim, keep_denials=keep_denials, lang=lang
+        )
+        if store is not None and (trim, ephemeral, keep_denials) != (False, True, 1):
+            raise ValueError("a store of your own rewrites by its own rewriters; give it those you want")
         # Last of what can fail: a store that is open has a thread.
-        self._store = store if store is not None else SqliteSessionStore(self.run_dir / SESSIONS_FILE)
+        self._store = store or SqliteSessionStore(self.run_dir / SESSIONS_FILE, rewriters=rewriting)
         self._owns_store = store is None
         self._around = Surroundings(
             workspace=self.workspace,
@@ -95,6 +116,7 @@ class Runtime:
             store=self._store,
             workbench=self.workbench,
             portable=portable,
+            spill_threshold=spill_threshold,
         )
         self._calls: list[Call] = []
         self._lock = threading.Lock()
@@ -127,7 +149,7 @@ class Runtime:
             raise ValueError("fork and resume_at continue a session; name it with resume")
         build_options(spec, self._around)  # a spec that cannot be opened is refused before anything happens
         sink = SafeSink(on_event, self.ui_errors)
-        call = Call(spec, step_name or spec.name, prompt, sink, self._session_known)
+        call = Call(spec, step_name or spec.name, prompt, sink, self._session_known, self.handoff)
         call.result.resumed = resume is not None
         opening = Opening(str(uuid.uuid4()), resume, fork, resume_at)
         with rescued_on_signals(self.rescue):
@@ -183,10 +205,23 @@ class Runtime:
     async def _until_done(self, call: Call, opening: Opening) -> None:
         result = call.result
         while True:
-            failure = await self._attempt(call, opening)
+            left = _left(call)
+            session = AgentSession(
+                lambda say, opening=replace(opening, budget_usd=left): build_options(
+                    call.spec, self._around, opening, stderr=say
+                )
+            )
+            failure = await self._attempt(call, session, opening)
             if failure is None:
                 result.ok = True
                 return
+            if failure.kind == "context" and self._hands_over(call, opening):
+                if len(result.retired) >= self.handoff.max_generations:
+                    self._give_up(call, replace(failure, text=call.texts("handoff.too_small", count=len(result.retired))))
+                    return
+                await hand_over(call, session, self._desk, lambda failure: self._recover(call, failure))
+                opening = Opening(str(uuid.uuid4()))
+                continue
             result.errors.append(failure.text)
             if not self.resilience.retries(failure.recovery, result.attempts):
                 self._give_up(call, failure)
@@ -195,13 +230,13 @@ class Runtime:
             result.attempts += 1
             opening = await self._next_opening(call, opening)
 
-    async def _attempt(self, call: Call, opening: Opening) -> Failure | None:
-        if opening.resume is not None:
+    async def _attempt(self, call: Call, session: AgentSession, opening: Opening) -> Failure | None:
+        if opening.resume is None:
+            call.owe_nothing()
+        else:
             # In a thread: a long transcript takes its time to search, and other runs share this loop.
             spent = await asyncio.to_thread(self._store.cumulative_cost, opening.resume)
             call.owe(opening.resume, spent, fork=opening.fork)
-        opening = replace(opening, budget_usd=_left(call))
-        session = AgentSession(lambda say: build_options(call.spec, self._around, opening, stderr=say))
         try:
             async with session:
                 call.session = session
@@ -212,7 +247,7 @@ class Runtime:
             call.session = None
 
     async def _converse(self, call: Call, session: AgentSession) -> Failure | None:
-        """Take turns until the agent is done, or failed, going on after every interruption."""
+        """Take turns until the agent is done, failed, or full, going on after every interruption."""
         while True:
             prompt = call.begin_turn()
             call.emit(Event("prompt", prompt))
@@ -221,6 +256,8 @@ class Runtime:
                 return end.failure
             if not end.interrupted and call.finish():
                 return None
+            if call.watch.full:
+                return context_full(call.watch.level)
             call.prompt_after_interrupt()
 
     async def _turn(self, call: Call, session: AgentSession, prompt: str) -> TurnEnd:
@@ -229,7 +266,18 @@ class Runtime:
                 if isinstance(item, TurnEnd):
                     return item
                 call.absorb(item)
+                self._heed(call, session)
         raise ConnectionError("the agent program ended without a result")
+
+    def _heed(self, call: Call, session: AgentSession) -> None:
+        """Do what the level of the context calls for."""
+        watch = call.watch
+        if watch.wants_window():
+            session.ask_window(watch.learn_window)
+        if watch.take_warning():
+            warn(call)
+        if watch.take_stop():
+            call.end_turn()
 
     def _give_up(self, call: Call, failure: Failure) -> None:
         call.result.error = failure.text

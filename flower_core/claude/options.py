@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from claude_agent_sdk import AgentDefinition, ClaudeAgentOptions
 from flower_core.agent import AgentSpec, Worker
 from flower_core.claude.environment import session_environment
 from flower_core.claude.hooks import compile_hooks
-from flower_core.guards import rules_for
+from flower_core.guards import GuardRule, deny, rules_for
 from flower_core.human import HumanChannel
 from flower_core.workbench import Workbench
 
@@ -31,6 +31,8 @@ class Surroundings:
     store: Any
     workbench: Workbench | None = None
     portable: bool = True
+    spill_threshold: int | None = None
+    handoff: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,9 @@ def build_options(
     opening = opening or Opening()
     tools = spec.every_tool()
     bench = around.workbench if spec.workbench else None
-    hooks = compile_hooks(rules_for(spec, workspace=around.workspace, workbench=around.workbench), spec.hooks)
+    rules = rules_for(
+        spec, workspace=around.workspace, workbench=around.workbench, spill_threshold=around.spill_threshold
+    )
     options = ClaudeAgentOptions(
         tools=[tool for tool in tools if not tool.startswith("mcp__")],
         allowed_tools=tools,
@@ -83,14 +87,14 @@ def build_options(
         max_turns=spec.max_turns,
         max_budget_usd=opening.budget_usd if opening.budget_usd is not None else spec.max_budget_usd,
         agents={name: _definition(name, worker) for name, worker in (spec.agents or {}).items()} or None,
-        hooks=hooks or None,
+        hooks=compile_hooks(rules, spec.hooks) or None,
         cwd=around.workspace,
         add_dirs=_further_dirs(spec, around),
         cli_path=around.launcher,
         env=session_environment(
             around.environ,
             config_dir=around.config_dir,
-            extra={**_compaction(spec), **spec.env},
+            extra={**_compaction(spec, around.handoff), **spec.env},
             tool_timeout_s=spec.tool_timeout_s,
         ),
         setting_sources=[] if around.portable else None,
@@ -108,6 +112,29 @@ def build_options(
         options.fork_session = opening.fork
         options.resume_session_at = opening.resume_at
     return options
+
+
+def aside(
+    options: ClaudeAgentOptions, session_id: str, *, refusal: str, replies: int, stderr: Callable[[str], None]
+) -> ClaudeAgentOptions:
+    """Options for a turn beside ``session_id``: on a copy of it that may only speak, without its budget.
+
+    The session itself stays as it is. Everything the model is given before the new prompt is that of ``options`` to
+    the letter, so that its prompt cache still holds. ``refusal`` is what the model is told when it calls a tool,
+    ``replies`` how many replies it has in all.
+    """
+    sealed = compile_hooks([GuardRule("PreToolUse", None, lambda _hook: deny(refusal))])
+    return replace(
+        options,
+        session_id=None,
+        resume=session_id,
+        fork_session=True,
+        resume_session_at=None,
+        hooks=sealed,
+        max_budget_usd=None,
+        max_turns=replies,
+        stderr=stderr,
+    )
 
 
 def _unlisted(spec: AgentSpec, tools: list[str]) -> list[str]:
@@ -142,9 +169,10 @@ def _further_dirs(spec: AgentSpec, around: Surroundings) -> list[str | Path]:
     return dirs
 
 
-def _compaction(spec: AgentSpec) -> dict[str, str]:
+def _compaction(spec: AgentSpec, handoff: bool) -> dict[str, str]:
     if spec.compact is None:
-        return {}
+        # A conversation that is compacted behind our back never reaches the level at which it would be handed over.
+        return {"DISABLE_AUTO_COMPACT": "1"} if handoff else {}
     chosen: dict[str, str] = {}
     if spec.compact.mode != "auto":
         chosen["DISABLE_AUTO_COMPACT"] = "1"
