@@ -16,7 +16,7 @@ lint: setup
 	@.venv/bin/python -m mypy
 
 bench: setup
-	@.venv/bin/python bench/run.py
+	@.venv/bin/python -m bench.run --write
 
 clean:
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build

@@ -1,21 +1,51 @@
-"""Run every benchmark here, one after the other; each compares with a floor or a peer and ends by itself."""
+"""Run the benchmarks one after the other and print one table.
+
+    python -m bench.run [--quick] [--write] [NAME…]
+
+Without names all of them; ``--quick`` takes about two minutes for all instead of about ten; ``--write`` puts the table
+into bench/RESULTS.md. Each ends by itself.
+"""
 
 from __future__ import annotations
 
-import subprocess
+import argparse
 import sys
-from pathlib import Path
+from collections.abc import Callable
+
+from bench import flow, following, pages, starting, waiting
+from bench.measuring import Report
+from bench.table import RESULTS, page, plain
+
+BENCHMARKS: dict[str, Callable[..., Report]] = {
+    "pages": pages.measure,
+    "waiting": waiting.measure,
+    "following": following.measure,
+    "flow": flow.measure,
+    "starting": starting.measure,
+}
 
 
-def main() -> int:
-    """Run them; the exit code is that of the first one that failed."""
-    for script in sorted(Path(__file__).parent.glob("bench_*.py")):
-        print(f"== {script.name}", flush=True)
-        code = subprocess.run([sys.executable, str(script)], check=False).returncode
-        if code:
-            return code
-    return 0
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description="Measure; print one table of ratios.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; all when none is named"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}, too")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"there is no {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    reports = []
+    for name in given.names or BENCHMARKS:
+        print(f"measuring {name} …", file=sys.stderr, flush=True)
+        reports.append(BENCHMARKS[name](quick=given.quick))
+    print(plain(row for report in reports for row in report.rows))
+    print("\n".join(note for report in reports for note in report.notes))
+    if given.write:
+        RESULTS.write_text(page(reports, quick=given.quick), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,149 @@
+"""The servers that are compared, each in a process of its own: ours, and bare waitress callables.
+
+    python -m bench.servers flower FOLDER      everything a reader of events meets: tokens, journal, parking
+    python -m bench.servers floor REPLIES      ready-made replies, by query string, out of a pickled dict
+    python -m bench.servers blocking REPLIES   the same, but a reader who waits takes a thread
+
+Each prints its port and then answers commands; waitress has the same settings in all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, cast
+
+from waitress import create_server
+
+from bench import appending
+from bench.measuring import obey, resident_mb
+from bench.scene import EVENTS, READERS, RUN, TEXT, THREADS, TOKEN_FILE, Replies
+from flower_http import logs, tokens
+from flower_http.app import create_app
+from flower_http.journal import Journal
+from flower_http.log_book import LogBook
+from flower_http.parking import ParkingDispatcher
+from flower_http.poll import EventsApp
+from flower_http.server import make_server
+from flower_http.settings import Settings
+
+
+def payload(number: int) -> dict[str, Any]:
+    """What a tool call carries."""
+    return {
+        "id": f"toolu_{number:08}",
+        "context": 41_000 + number,
+        "subagent": "coder",
+        "parent_tool_use_id": "toolu_1",
+    }
+
+
+def flower(folder: Path) -> None:
+    """The application as ``flower-server serve`` puts it together, less the runs; one run with events in it."""
+    token = tokens.add_token(folder / "tokens.json", "bench", "read")
+    (folder / TOKEN_FILE).write_text(token)
+    logs.configure("text")
+    book = LogBook(Journal(folder / "journal.db"))
+    log = book.create({"id": RUN, "flow": "starter", "task": "bench"})
+    settings = Settings(data_dir=folder, workspace_root=folder / "workspaces")
+    events = cast(EventsApp, create_app(settings, book=book).wsgi_app)
+    at_start = resident_mb()
+    dispatcher = ParkingDispatcher(events)
+    server = make_server(events, threads=THREADS, dispatcher=dispatcher)
+    serving = threading.Thread(target=server.run, daemon=True)
+    serving.start()
+
+    def fill() -> int:
+        futures = [log.append("text", TEXT, payload=payload(number)) for number in range(EVENTS)]
+        return futures[-1].result()
+
+    def append() -> list[float]:
+        started = time.monotonic()
+        seq = log.append("text", TEXT).result()
+        return [seq, started, time.monotonic()]
+
+    obey(
+        {
+            "fill": fill,
+            "append": append,
+            "parked": lambda: dispatcher.parked,
+            "memory": resident_mb,
+            "before": lambda: at_start,
+            "cpu": time.process_time,
+            "at-rate": lambda rate, seconds: appending.at_rate(log, float(rate), float(seconds)),
+            "flat-out": lambda seconds: appending.flat_out(log, float(seconds)),
+            "many": lambda count: appending.many(log, int(count)),
+        },
+        server.port,
+    )
+    server.close(1)
+    serving.join()
+    book.journal.close()
+
+
+def bare(replies: Replies, threads: int) -> None:
+    """A WSGI callable that gives ready-made replies. A query with ``wait`` is held, in its thread, until ``append``."""
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a line for every request that is queued
+    at_start, news, waiting = resident_mb(), threading.Condition(), [0]
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        query = environ["QUERY_STRING"]
+        if "wait=25" in query:
+            with news:
+                waiting[0] += 1
+                news.wait()
+                waiting[0] -= 1
+        headers, body = replies[query]
+        start_response("200 OK", headers)
+        return [body]
+
+    server = create_server(
+        app,
+        host="127.0.0.1",
+        port=0,
+        threads=threads,
+        ident=None,
+        asyncore_use_poll=True,
+        connection_limit=2 * READERS,
+        backlog=READERS,
+        channel_request_lookahead=1,
+    )
+    serving = threading.Thread(target=server.run, daemon=True)
+    serving.start()
+
+    def append() -> list[float]:
+        started = time.monotonic()
+        with news:
+            news.notify_all()
+        return [0, started, time.monotonic()]
+
+    obey(
+        {
+            "append": append,
+            "parked": lambda: waiting[0],
+            "memory": resident_mb,
+            "before": lambda: at_start,
+            "cpu": time.process_time,
+        },
+        server.effective_port,
+    )
+    os._exit(0)  # its threads may still wait, and nothing here needs an orderly end
+
+
+def main(role: str, place: str) -> None:
+    """Be the server ``role``."""
+    if role == "flower":
+        flower(Path(place))
+        return
+    replies = pickle.loads(Path(place).read_bytes())  # noqa: S301 - written by the benchmark itself
+    bare(replies, THREADS if role == "floor" else READERS + THREADS)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
