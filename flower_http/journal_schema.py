@@ -92,24 +92,31 @@ def _settled_apart(connection: sqlite3.Connection) -> None:
     """Move what is settled out of the views, so that a view does not grow with its run; say when runs ended."""
     for statement in _TABLES_2:
         connection.execute(statement)
-    for (number,) in connection.execute("SELECT number FROM runs").fetchall():
-        (kept,) = connection.execute("SELECT view FROM runs WHERE number = ?", (number,)).fetchone()
-        view = json.loads(kept)
-        for kind, field, open_state in (("ask", "asks", "asked"), ("mail", "mail", "queued")):
-            # Which events told of them was not noted. What counts is their order, and that it lies in the past.
-            items = [{**item, "since_seq": place, "seq": place} for place, item in enumerate(view[field], 1)]
-            view[field] = [item for item in items if item["state"] == open_state]
-            connection.executemany(
-                "INSERT INTO settled (run, kind, id, since_seq, seq, body) VALUES (?, ?, ?, ?, ?, ?)",
-                (
-                    (number, kind, item["id"], item["since_seq"], item["seq"], _text(item))
-                    for item in items
-                    if item["state"] != open_state
-                ),
-            )
-        connection.execute(
-            "UPDATE runs SET view = ?, ended_at = ? WHERE number = ?", (_text(view), view["ended_at"], number)
+    for number, run_id in connection.execute("SELECT number, id FROM runs").fetchall():
+        try:
+            _move_settled(connection, number)
+        except (KeyError, TypeError, ValueError) as error:
+            raise sqlite3.DatabaseError(f"run {run_id} is not as this server writes runs: {error!r}") from error
+
+
+def _move_settled(connection: sqlite3.Connection, number: int) -> None:
+    (kept,) = connection.execute("SELECT view FROM runs WHERE number = ?", (number,)).fetchone()
+    view = json.loads(kept)
+    for kind, field, open_state in (("ask", "asks", "asked"), ("mail", "mail", "queued")):
+        # Which events told of them was not noted. What counts is their order, and that it lies in the past.
+        items = [{**item, "since_seq": place, "seq": place} for place, item in enumerate(view[field], 1)]
+        view[field] = [item for item in items if item["state"] == open_state]
+        connection.executemany(
+            "INSERT INTO settled (run, kind, id, since_seq, seq, body) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (number, kind, item["id"], item["since_seq"], item["seq"], _text(item))
+                for item in items
+                if item["state"] != open_state
+            ),
         )
+    connection.execute(
+        "UPDATE runs SET view = ?, ended_at = ? WHERE number = ?", (_text(view), view["ended_at"], number)
+    )
 
 
 def _text(value: object) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flower_http.auth import Principal
 from flower_http.errors import Problem
 from flower_http.event_log import EventLog
 from flower_http.journal import Journal
@@ -24,11 +25,13 @@ Json = dict[str, Any]
 
 
 @contextmanager
-def open_book(path: Path, *, ring: int = 2000, ring_bytes: int = 16 << 20, **journal: Any) -> Iterator[LogBook]:
+def open_book(
+    path: Path, *, ring: int = 2000, ring_bytes: int = 16 << 20, keep_events: int | None = None, **journal: Any
+) -> Iterator[LogBook]:
     """A log book over the journal at ``path``, closed in the end."""
     opened = Journal(path, **journal)
     try:
-        yield LogBook(opened, ring, ring_bytes=ring_bytes)
+        yield LogBook(opened, ring, ring_bytes=ring_bytes, keep_events=keep_events)
     finally:
         opened.close()
 
@@ -81,11 +84,12 @@ class Door:
         self.revoked = False
         self.asked = 0
 
-    def __call__(self, environ: Mapping[str, Any], scope: str) -> None:
+    def __call__(self, environ: Mapping[str, Any], scope: str) -> Principal:
         assert scope == "read"
         self.asked += 1
         if self.needs_token and (self.revoked or environ.get("HTTP_AUTHORIZATION") != "Bearer good"):
             raise Problem(401, "unauthorized", "no such token", headers={"WWW-Authenticate": "Bearer"})
+        return Principal("eye", "read", "eye")
 
 
 def behind(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

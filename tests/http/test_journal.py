@@ -240,16 +240,6 @@ def test_a_file_that_is_no_database_is_set_aside_not_deleted(path: Path) -> None
     assert journal.file.set_aside.read_bytes().startswith(b"these are not")
 
 
-def test_a_journal_of_a_newer_server_is_refused_and_left_alone(path: Path) -> None:
-    Journal(path).close()
-    other = sqlite3.connect(path)
-    other.execute("PRAGMA user_version = 99")
-    other.close()
-    with pytest.raises(sqlite3.OperationalError, match="newer version"):
-        Journal(path)
-    assert [entry.name for entry in path.parent.iterdir() if "corrupt" in entry.name] == []
-
-
 def test_a_journal_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
