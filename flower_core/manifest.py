@@ -66,7 +66,7 @@ class Manifest:
             rows = self._read()
             place = next((n for n, other in enumerate(rows) if _identity(other) == _identity(row)), len(rows))
             rows[place : place + 1] = [row]
-            atomic_write(self.path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
+            self._write(rows)
 
     def rows(self, run_id: str | None = None) -> list[Row]:
         """Every row in order of first writing, or those of one run. Raises OSError when the file cannot be read."""
@@ -74,6 +74,16 @@ class Manifest:
             return []
         with locked(self._lock):
             return [row for row in self._read() if run_id is None or row.get("run") == run_id]
+
+    def drop(self, run_id: str) -> None:
+        """Take out the rows of one run. Raises OSError."""
+        if not self.path.exists():
+            return
+        with locked(self._lock):
+            rows = self._read()
+            others = [row for row in rows if row.get("run") != run_id]
+            if len(others) < len(rows):
+                self._write(others)
 
     @property
     def _lock(self) -> Path:
@@ -92,6 +102,9 @@ class Manifest:
             return rows
         self._set_aside()
         return []
+
+    def _write(self, rows: list[Row]) -> None:
+        atomic_write(self.path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
 
     def _set_aside(self) -> None:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")

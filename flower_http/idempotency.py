@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from flower_core.files import private_file
-from flower_http.errors import Problem, unavailable
+from flower_http.errors import CONTENT_TYPE, Problem, unavailable, unknown_run
 from flower_http.replies import Reply
 
 HEADER = "Idempotency-Key"
@@ -35,8 +35,10 @@ _LOG = logging.getLogger(__name__)
 _TABLE = """
 CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, boot TEXT NOT NULL, at REAL NOT NULL,
-    status INTEGER, headers TEXT, body BLOB) WITHOUT ROWID
+    status INTEGER, headers TEXT, body BLOB, run TEXT NOT NULL DEFAULT '') WITHOUT ROWID
 """
+#: What files made by the first version lack.
+_ADD_RUN = "ALTER TABLE replies ADD COLUMN run TEXT NOT NULL DEFAULT ''"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,10 @@ class KeyStore(Protocol):
 
     def release(self, key: str) -> None:
         """Forget the claimed ``key``: nothing was done."""
+        ...
+
+    def bury(self, run_id: str) -> None:
+        """Put a 404 in place of every reply about this run: it is gone, yet no key of it may act a second time."""
         ...
 
 
@@ -123,6 +129,13 @@ class SqliteKeys:
             self._owed[key] = None
             self._pay(key)
 
+    def bury(self, run_id: str) -> None:
+        """See :meth:`KeyStore.bury`."""
+        problem = unknown_run(run_id)
+        gone = (problem.status, json.dumps([("Content-Type", CONTENT_TYPE)]), problem.body())
+        with self._lock:
+            self._db.execute("UPDATE replies SET status = ?, headers = ?, body = ? WHERE run = ?", (*gone, run_id))
+
     def close(self) -> None:
         """Close the file; nothing may be called afterwards."""
         with self._lock:
@@ -137,8 +150,8 @@ class SqliteKeys:
             self._db.execute("DELETE FROM replies WHERE key = ? AND status IS NULL", (key,))
         else:
             self._db.execute(
-                "UPDATE replies SET status = ?, headers = ?, body = ? WHERE key = ?",
-                (reply.status, json.dumps(reply.headers), reply.body, key),
+                "UPDATE replies SET status = ?, headers = ?, body = ?, run = ? WHERE key = ?",
+                (reply.status, json.dumps(reply.headers), reply.body, reply.run, key),
             )
         del self._owed[key]
 
@@ -154,7 +167,9 @@ def _open(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         db.execute(_TABLE)
-        db.execute("SELECT key, fingerprint, boot, at, status, headers, body FROM replies LIMIT 1")
+        if "run" not in {column[1] for column in db.execute("PRAGMA table_info(replies)")}:
+            db.execute(_ADD_RUN)
+        db.execute("SELECT key, fingerprint, boot, at, status, headers, body, run FROM replies LIMIT 1")
     except BaseException:
         db.close()
         raise

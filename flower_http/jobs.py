@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -19,15 +18,13 @@ from flower_core.human_questions import words_of
 from flower_core.manifest import StepResult
 from flower_core.runtime import Runtime
 from flower_core.texts import texts_for
-from flower_core.workbench import Workbench
 from flower_http.engine import Engine
 from flower_http.event_log import EventLog, LogClosed
-from flower_http.flows import FlowContext, Flows, Links, outcome
+from flower_http.flows import Links, outcome
 from flower_http.journal import JournalUnavailable
-from flower_http.places import Places
+from flower_http.kit import Kit
 from flower_http.projection import FINISHED, INTERRUPTED, STARTED
-from flower_http.recovery import OpenAsks, Recovery
-from flower_http.relay import Relay
+from flower_http.recovery import Recovery
 from flower_http.schemas import StartParams
 
 Ending = Literal["cancelled", "interrupted"]
@@ -40,17 +37,6 @@ _SETTLE_S, _LOOK_EVERY_S = 6.0, 0.005
 #: Why runs are stopped when the disk does not take what must be kept.
 UNWRITTEN = "the journal could not be written"
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Kit:
-    """What every job of a server needs: how to reach a model, where things lie, which flows there are."""
-
-    flows: Flows
-    places: Places
-    environ: Mapping[str, str]
-    relay: Relay | None = None
-    open_asks: OpenAsks = field(default_factory=OpenAsks)
 
 
 class Job:
@@ -84,12 +70,6 @@ class Job:
         """The run this job carries on."""
         return self.log.run_id
 
-    @staticmethod
-    def context_for(params: StartParams, workspace: Path, kit: Kit, lang: str) -> FlowContext:
-        """What a flow is told about the run it is made for."""
-        bench = Workbench(workspace, lang=lang)
-        return FlowContext(params.task, workspace, kit.places.books(workspace), bench, params, lang)
-
     @property
     def started(self) -> bool:
         """Whether its turn has come."""
@@ -100,6 +80,11 @@ class Job:
         self._engine = engine
         # Nobody ever cancels this future: it would count as done at once, long before the agent has stopped.
         engine.submit(self.run()).add_done_callback(lambda _: on_end(self))
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether it has been told to stop so that the run can go on later."""
+        return self._ending is not None and self._ending[0] == "interrupted"
 
     @property
     def unwritten(self) -> bool:
@@ -169,7 +154,7 @@ class Job:
     def settle(self, ask: Ask) -> None:
         """Keep an answer before the agent gets it. Raises JournalUnavailable, and then the question waits on."""
         kept = {"id": ask.id, "question": ask.question, "state": ask.state, "answer": ask.answer}
-        self.log.settle_answer({**kept, "answered_by": ask.answered_by})
+        self.log.conversation.settle_answer({**kept, "answered_by": ask.answered_by})
 
     async def run(self) -> None:
         """Carry the run to its end and write that end down. Never raises."""
@@ -191,6 +176,9 @@ class Job:
         with suppress(asyncio.CancelledError):  # the engine ends: then without waiting
             await self._until_settled()
         self._close()
+        if not self._goes_on:
+            with suppress(asyncio.CancelledError):  # before anybody can see that the run has ended
+                await asyncio.to_thread(self._kit.places.end, self.run_id)
         self._write_end(finish)
 
     async def _until_settled(self) -> None:
@@ -202,8 +190,9 @@ class Job:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _work(self) -> dict[str, Any]:
-        context = self.context_for(self.params, self.workspace, self._kit, self._lang)
+        context = self._kit.context(self.params, self.workspace, self._lang)
         flow = self._kit.flows.make(self.params, context, self._links())
+        self._kit.places.begin(self.run_id, flow.workbench)
         self._listen(flow.channel)
         self.channel = flow.channel
         self._recovery.begin(flow.channel)
@@ -255,7 +244,7 @@ class Job:
         self._recovery.end(self.channel)
 
     def _on_event(self, event: Event) -> None:
-        if self._ending is not None and self._ending[0] == "interrupted" and _abandoned(event):
+        if self._goes_on and _abandoned(event):
             return  # only its call has gone; the question waits on, and the run that goes on will ask it again
         try:
             self.log.append(event.kind, event.text, event.tool, self._shown(event))
@@ -285,12 +274,11 @@ class Job:
 
     def _write_end(self, finish: dict[str, Any] | None) -> None:
         try:
-            if self._ending is None or self._ending[0] != "interrupted":
+            if not self._goes_on:
                 self._recovery.end(self.channel)
-            if self._ending is not None and self._ending[0] == "interrupted":
-                self._say(INTERRUPTED, {"error": self._ending[1]})
-            elif self._ending is not None:
-                self._say(FINISHED, {"state": "cancelled", "error": self._ending[1]})
+            if self._ending is not None:
+                how, why = self._ending
+                self._say(INTERRUPTED if self._goes_on else FINISHED, {"state": how, "error": why})
             else:
                 self._say(FINISHED, finish or {"state": "failed", "error": "the run ended without an outcome"})
         except (LogClosed, JournalUnavailable) as error:

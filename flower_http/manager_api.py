@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from flower_http.documents import Document
+from flower_http.files import Tree
 from flower_http.projection import RunView
 from flower_http.schemas import StartParams
 from flower_http.views import AskView, MailView
@@ -84,6 +86,18 @@ class Manager(Protocol):
 
     def resume(self, run_id: str) -> RunView:
         """Let an interrupted run go on."""
+        ...
+
+    def delete(self, run_id: str) -> None:
+        """Forget a run that has ended, and all that is its own; its workspace stays."""
+        ...
+
+    def files(self, run_id: str) -> Tree:
+        """The files of the run's workspace."""
+        ...
+
+    def documents(self, run_id: str) -> Sequence[Document]:
+        """The documents of the run, as far as they exist."""
         ...
 
     def steps(self, run_id: str) -> Sequence[Mapping[str, Any]]:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
+import shutil
 import threading
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from flower_core.lineage import FILE_NAME, Lineage
 from flower_core.manifest import Manifest
+from flower_core.runtime import SESSIONS_FILE
+from flower_core.sessions import SqliteSessionStore
+from flower_core.workbench import Workbench
+from flower_http.documents import Documents
 from flower_http.errors import invalid_body
+from flower_http.files import Tree
 from flower_http.projection import RunView
+
+_LOG = logging.getLogger(__name__)
 
 
 class RunIds:
@@ -36,6 +47,7 @@ class Places:
         workspace_root.mkdir(parents=True, exist_ok=True)
         self.root = workspace_root.resolve()
         self._data = data_dir.resolve()
+        self.documents = Documents(self._data / "documents")
 
     def find(self, name: str | None, run_id: str) -> Path:
         """The directory ``name`` stands for; a fresh one named after the run when None. Nothing is made.
@@ -69,10 +81,13 @@ class Places:
         key = hashlib.sha256(str(workspace).encode()).hexdigest()[:16]
         return self._data / "books" / key
 
+    def files(self, view: RunView) -> Tree:
+        """The files of a run's workspace, for reading."""
+        return Tree.at(self.root / view.workspace, self.root)
+
     def manifest_rows(self, view: RunView) -> list[dict[str, Any]]:
         """The rows of one run in its workspace's manifest, oldest first."""
-        books = self.books(self.root / view.workspace)
-        return Manifest(books / "manifest.json", view.id).rows(view.id)
+        return self._manifest(view).rows(view.id)
 
     def session_file(self, workspace: Path, run_id: str) -> Path:
         """Where the session of a run without steps is noted, so that the run can go on in it."""
@@ -81,6 +96,60 @@ class Places:
     def config_dir(self, run_id: str) -> Path:
         """The agent program's own directory for one run; sessions that share one can talk to each other."""
         return self._data / "config" / run_id
+
+    # ---- what a run leaves behind
+
+    def begin(self, run_id: str, workbench: Workbench | None) -> None:
+        """Note where a run that begins keeps its documents. Raises OSError."""
+        if workbench is not None:
+            self.documents.begin(run_id, workbench.notes, self.root, workbench.lang)
+
+    def end(self, run_id: str) -> None:
+        """Put away what a run that has ended for good leaves behind. Never raises: the run must come to its end.
+
+        What its agents know is in the session store by now; their own directory holds nothing anybody goes on with.
+        """
+        shutil.rmtree(self.config_dir(run_id), ignore_errors=True)
+        try:
+            self.documents.freeze(run_id)
+        except OSError:
+            _LOG.exception("run %s: its documents could not be kept as they are now", run_id)
+
+    def sweep(self, unfinished: Collection[str]) -> None:
+        """Remove the agents' directories of all runs but these: a killed server leaves some behind."""
+        for left in (self._data / "config").glob("*"):
+            if left.name not in unfinished:
+                shutil.rmtree(left, ignore_errors=True)
+
+    def drop(self, view: RunView) -> None:
+        """Forget a run that has ended: its documents, its rows of the manifest, and what its agents said and saw.
+
+        Its workspace stays, and so do the sessions that a later run there may go on with. Raises OSError or
+        sqlite3.Error.
+        """
+        books = self.books(self.root / view.workspace)
+        shutil.rmtree(self.config_dir(view.id), ignore_errors=True)
+        self.documents.drop(view.id)
+        spoken = _sessions(self._manifest(view).rows(view.id))
+        self.session_file(self.root / view.workspace, view.id).unlink(missing_ok=True)
+        kept = _sessions(row for row in self._manifest(view).rows() if row.get("run") != view.id)
+        for path in (books / FILE_NAME, *(books / "once").glob("*.json")):
+            kept.update(Lineage(path, self.root / view.workspace).load(lambda _: True).steps.values())
+        if spoken - kept:
+            store = SqliteSessionStore(books / SESSIONS_FILE)
+            try:
+                store.remove(spoken - kept)
+            finally:
+                store.close()
+        self._manifest(view).drop(view.id)  # last: should anything above fail, it is known what is left to do
+
+    def _manifest(self, view: RunView) -> Manifest:
+        return Manifest(self.books(self.root / view.workspace) / "manifest.json", view.id)
+
+
+def _sessions(rows: Iterable[dict[str, Any]]) -> set[str]:
+    """Every session these rows of a manifest name."""
+    return {str(name) for row in rows for name in (row.get("session_id"), *row.get("retired", ())) if name}
 
 
 def overlaps(one: Path, other: Path) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import RawIOBase
 from typing import Any
 
 from flower_core.events import jsonable
@@ -13,15 +14,29 @@ JSON_TYPE = "application/json"
 
 @dataclass(frozen=True)
 class Reply:
-    """Status, headers (without those every reply gets anyway) and body."""
+    """Status, headers (without those every reply gets anyway) and body; ``run`` is the run it tells about, if any."""
 
     status: int
     body: bytes
     headers: tuple[tuple[str, str], ...] = (("Content-Type", JSON_TYPE),)
+    run: str = ""
 
     def with_header(self, name: str, value: str) -> Reply:
         """The same reply with one more header."""
-        return Reply(self.status, self.body, (*self.headers, (name, value)))
+        return replace(self, headers=(*self.headers, (name, value)))
+
+    def about(self, run_id: str) -> Reply:
+        """The same reply, as one about this run."""
+        return replace(self, run=run_id)
+
+
+@dataclass(frozen=True)
+class FileReply:
+    """A reply to GET whose body is sent from an open file as fast as the client takes it, and closed then."""
+
+    status: int
+    body: RawIOBase
+    headers: tuple[tuple[str, str], ...]
 
 
 def json_reply(document: Any, status: int = 200, **headers: str) -> Reply:

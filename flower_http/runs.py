@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from flower_http.disk_watch import SICK_S, DiskWatch
+from flower_http.documents import Document
 from flower_http.engine import Engine
-from flower_http.errors import Problem, invalid_body, unavailable, unknown_run
+from flower_http.errors import Problem, unavailable, unknown_run
 from flower_http.event_log import EventLog, LogClosed
-from flower_http.jobs import Job, Kit
+from flower_http.files import Tree
+from flower_http.jobs import Job
 from flower_http.journal import JournalUnavailable
+from flower_http.kit import Kit
 from flower_http.log_book import LogBook
 from flower_http.manager_api import AskFilter
 from flower_http.places import RunIds
 from flower_http.projection import ACTIVE, FINISHED, INTERRUPTED, RESUMED, RunView
+from flower_http.resolving import resolve
 from flower_http.schemas import StartParams
 from flower_http.slots import Claim, Slots
 from flower_http.steering import Steering
@@ -79,6 +84,7 @@ class RunManager:
                 self._try_to_take_up(log, interrupted=view.state != "queued")
         for log in logs:
             log.wait_flushed(_FLUSH_S)  # nobody is to see a run as running that is not
+        self._kit.places.sweep({log.run_id for log in logs if not log.final})
         self._watch.start()
 
     def shut_down(self, deadline_s: float) -> None:
@@ -114,7 +120,7 @@ class RunManager:
             return known
         run_id = self._ids.make()
         workspace = self._kit.places.find(params.workspace, run_id)
-        self._refuse_impossible(params, workspace)
+        self._kit.check(params, workspace, params.lang or self._lang)
         self._slots.claim(self._claim(run_id, workspace, params))
         try:
             self._kit.places.make(workspace)
@@ -146,6 +152,20 @@ class RunManager:
         log.wait_flushed(_FLUSH_S)
         return log.view
 
+    def delete(self, run_id: str) -> None:
+        """Forget an ended run and all that is its own; see :meth:`~flower_http.places.Places.drop`.
+
+        Raises Problem 409 for a run that has not ended, 503 when something cannot be removed; it may then be repeated.
+        """
+        log = self._log(run_id)
+        if not log.final:
+            raise Problem(409, "not-ended", f"the run is {log.view.state}; cancel it first")
+        try:
+            self._kit.places.drop(log.view)
+        except (OSError, sqlite3.Error) as error:
+            raise unavailable(f"the run is still there: {error}") from error
+        self._book.delete(run_id)  # last, so that no books are left that nobody knows of
+
     # ---- looking
 
     def get(self, run_id: str) -> RunView:
@@ -160,30 +180,28 @@ class RunManager:
 
     def resolve(self, run: str | None) -> str:
         """The run a root verb means. Raises Problem 404 when there is none, 409 ``which-run`` when several could be."""
-        if run is not None:
-            return self._log(run).run_id
-        unfinished = [view.id for view in self._book.unfinished()]
-        if len(unfinished) > 1:
-            raise Problem(409, "which-run", "several runs are unfinished; name one with run=", runs=unfinished)
-        if unfinished:
-            return unfinished[0]
-        ended, _ = self._book.list(limit=_RECENT)
-        if not ended:
-            raise Problem(404, "unknown-run", "there is no run yet; start one with POST /runs")
-        return max(ended, key=lambda view: view.ended_at).id
+        return resolve(self._book) if run is None else self._log(run).run_id
 
     def steps(self, run_id: str) -> Sequence[Mapping[str, Any]]:
         """The manifest rows of this run."""
         return self._kit.places.manifest_rows(self._log(run_id).view)
 
+    def files(self, run_id: str) -> Tree:
+        """The files of the run's workspace."""
+        return self._kit.places.files(self._log(run_id).view)
+
+    def documents(self, run_id: str) -> Sequence[Document]:
+        """The documents of the run, as far as they exist."""
+        return self._kit.places.documents.of(self._log(run_id).run_id)
+
     def asks(self, run_id: str, state: AskFilter) -> Sequence[AskView]:
         """The questions of a run, oldest first."""
-        asks = self._log(run_id).view.asks
-        return [ask for ask in asks if state == "all" or ask.state == "asked"]
+        log = self._log(run_id)
+        return log.conversation.asks() if state == "all" else log.view.asks
 
     def inbox(self, run_id: str) -> Sequence[MailView]:
         """What was said to the run, oldest first."""
-        return self._log(run_id).view.mail
+        return self._log(run_id).conversation.mail()
 
     # ---- steering; see steering.py
 
@@ -242,17 +260,11 @@ class RunManager:
         recent, _ = self._book.list(limit=_RECENT)
         return next((view for view in recent if view.params.get(_KEY) == key), None)
 
-    def _refuse_impossible(self, params: StartParams, workspace: Path) -> None:
-        probe = Job.context_for(params, workspace, self._kit, params.lang or self._lang)
-        try:
-            self._kit.flows.check(params, probe)
-        except ValueError as error:
-            raise invalid_body({"flow": [str(error)]}) from error
-
     def _end_unstarted(self, log: EventLog) -> None:
         """Write down the end of a run that no job carries. Should one take it up meanwhile, it finds the log closed."""
         with suppress(LogClosed):
             self._steering.decline_open(log)
+            self._kit.places.end(log.run_id)
             log.append("system", FINISHED, payload={"state": "cancelled", "error": CANCELLED})
 
     def _take_up(self, log: EventLog, *, interrupted: bool, always: bool = False) -> None:
@@ -261,7 +273,7 @@ class RunManager:
         ``always``: also when the queue is full, for the run was accepted and nobody but the server has stopped it.
         """
         view = log.view
-        params = _params_of(view)
+        params = StartParams.restore(view.params)
         workspace = self._kit.places.find(view.workspace, view.id)
         self._slots.claim(self._claim(view.id, workspace, params), always=always)
         try:
@@ -298,11 +310,3 @@ class RunManager:
 
 def _not_interrupted(log: EventLog) -> Problem:
     return Problem(409, "not-interrupted", f"the run is {log.view.state}; only an interrupted one resumes")
-
-
-def _params_of(view: RunView) -> StartParams:
-    """What the run was started with, from its first event."""
-    kept = {field.name: view.params[field.name] for field in fields(StartParams) if field.name in view.params}
-    if kept.get("tools") is not None:
-        kept["tools"] = tuple(kept["tools"])
-    return StartParams(**kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, get_args
@@ -55,6 +55,14 @@ class StartParams:
     permission_mode: str | None = None
     resume: str | None = None
     fork: bool = False
+
+    @classmethod
+    def restore(cls, kept: Mapping[str, Any]) -> StartParams:
+        """The parameters that ``kept`` was made of with ``asdict`` and JSON; what is no field is passed over."""
+        known = {name: kept[name] for name in cls.__dataclass_fields__ if name in kept}
+        if known.get("tools") is not None:
+            known["tools"] = tuple(known["tools"])
+        return cls(**known)
 
 
 #: Fields that mean something for flow ``once`` only.

@@ -109,6 +109,14 @@ class SqliteSessionStore:
         else:
             await self._query(_DELETE_ALL, where[:2])
 
+    def remove(self, session_ids: Iterable[str]) -> None:
+        """Delete these sessions with those of their subagents, in whatever project they stand.
+
+        Blocks; from any thread. Raises sqlite3.Error, and RuntimeError when closed.
+        """
+        rows = [(session_id,) for session_id in session_ids]
+        self._submit(lambda: self._db.executemany("DELETE FROM entries WHERE session_id = ?", rows)).result()
+
     def has_session(self, session_id: str) -> bool:
         """Whether there is a main transcript of ``session_id``. Blocks; from any thread. RuntimeError when closed."""
         sql = "SELECT 1 FROM entries WHERE session_id = ? AND subpath = '' LIMIT 1"
@@ -126,6 +134,19 @@ class SqliteSessionStore:
         )
         rows = self._submit(lambda: self._db.execute(sql, (session_id,)).fetchall()).result()
         return float(rows[0][0] or 0.0) if rows else 0.0
+
+    def first_prompt(self, session_id: str) -> str:
+        """What the session was first asked for in words, "" when the transcript does not tell.
+
+        Blocks; from any thread. RuntimeError when closed.
+        """
+        sql = (
+            "SELECT json_extract(entry, '$.message.content') FROM entries WHERE session_id = ? AND subpath = ''"
+            " AND json_extract(entry, '$.type') = 'user' AND json_type(entry, '$.message.content') = 'text'"
+            " AND json_extract(entry, '$.isMeta') IS NOT 1 ORDER BY id LIMIT 1"
+        )
+        rows = self._submit(lambda: self._db.execute(sql, (session_id,)).fetchall()).result()
+        return str(rows[0][0]) if rows else ""
 
     def close(self) -> None:
         """Finish what was begun and close the file. May be called again, from any thread."""

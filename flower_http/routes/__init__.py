@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from flask import Blueprint
 
-from flower_http.routes import asks, runs, service, steering
+from flower_http.routes import asks, files, runs, service, steering
 
-BLUEPRINTS: tuple[Blueprint, ...] = (service.blueprint, runs.blueprint, asks.blueprint, steering.blueprint)
+BLUEPRINTS: tuple[Blueprint, ...] = (
+    service.blueprint,
+    runs.blueprint,
+    files.blueprint,
+    asks.blueprint,
+    steering.blueprint,
+)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from dataclasses import replace
 from typing import Any
@@ -12,9 +10,10 @@ from flask import Blueprint
 
 from flower_http.errors import bad_parameter, invalid_body
 from flower_http.manager_api import RUN_STATES
-from flower_http.parsing import natural, one_of
+from flower_http.paging import cursor_of, limit_up_to, seal_cursor
+from flower_http.parsing import one_of
 from flower_http.replies import Reply, json_reply
-from flower_http.routes.view import Param, caller, idempotency, manager, services, view
+from flower_http.routes.view import Param, about, caller, idempotency, manager, services, view
 from flower_http.schemas import LABEL_NAME, EmptySchema, StartParams, StartSchema, refuse_unavailable
 
 blueprint = Blueprint("runs", __name__)
@@ -23,32 +22,11 @@ _MOST_RUNS = 200
 _LABEL_NAME = re.compile(LABEL_NAME, re.ASCII)
 
 
-def _limit(text: str) -> int:
-    number = natural(text)
-    if number < 1:
-        raise ValueError("must be at least 1")
-    return min(number, _MOST_RUNS)
-
-
 def _label(text: str) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _LABEL_NAME.fullmatch(name):
         raise ValueError("must be NAME=VALUE")
     return {name: value}
-
-
-def _open_cursor(text: str) -> str:
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
-    except (binascii.Error, ValueError) as error:
-        raise ValueError("is not a cursor of this server") from error
-    if len(text) > 400 or not raw.startswith("runs:"):
-        raise ValueError("is not a cursor of this server")
-    return raw.removeprefix("runs:")
-
-
-def _seal_cursor(cursor: str) -> str:
-    return base64.urlsafe_b64encode(f"runs:{cursor}".encode("ascii")).decode("ascii").rstrip("=")
 
 
 @view(blueprint, "POST", "/runs", scope="start", body=StartSchema)
@@ -60,6 +38,7 @@ def start(body: StartParams) -> Reply:
     if body.permission_mode == "bypassPermissions" and not settings.allow_bypass:
         raise invalid_body({"permission_mode": ["bypassPermissions is off on this server (--allow-bypass)"]})
     run = manager().start(replace(body, lang=body.lang or settings.lang), by=caller(), key=key, again=again)
+    about(run.id)
     return json_reply(run.to_json(), 201, Location=f"/runs/{run.id}")
 
 
@@ -71,8 +50,8 @@ def start(body: StartParams) -> Reply:
     query=(
         Param("state", one_of(RUN_STATES)),
         Param("label", _label, {}),
-        Param("limit", _limit, 50),
-        Param("cursor", _open_cursor),
+        Param("limit", limit_up_to(_MOST_RUNS), 50),
+        Param("cursor", cursor_of("runs")),
     ),
 )
 def index(query: dict[str, Any]) -> Reply:
@@ -83,7 +62,7 @@ def index(query: dict[str, Any]) -> Reply:
         )
     except ValueError as error:
         raise bad_parameter("cursor", "is not a cursor of this server") from error
-    next_cursor = None if following is None else _seal_cursor(following)
+    next_cursor = None if following is None else seal_cursor("runs", following)
     return json_reply({"runs": [run.to_json() for run in runs], "next_cursor": next_cursor})
 
 
@@ -91,6 +70,14 @@ def index(query: dict[str, Any]) -> Reply:
 def show(run_id: str) -> Reply:
     """One run."""
     return json_reply(manager().get(run_id).to_json())
+
+
+@view(blueprint, "DELETE", "/runs/<run_id>", scope="start")
+def delete(run_id: str) -> Reply:
+    """Forget a run that has ended."""
+    manager().delete(run_id)
+    services().keys.bury(run_id)
+    return Reply(204, b"", ())
 
 
 @view(blueprint, "GET", "/runs/<run_id>/steps", scope="read")

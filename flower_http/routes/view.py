@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar, cast
 
 from flask import Blueprint, Response, current_app, g, request
 from werkzeug.wsgi import wrap_file
@@ -21,7 +21,8 @@ from flower_http.schemas import Body, load
 from flower_http.settings import Settings
 
 EXTENSION = "flower"
-R = TypeVar("R", Reply, FileReply, Reply | FileReply)
+AnyReply = Reply | FileReply
+View = TypeVar("View", bound=Callable[..., AnyReply])
 
 
 class Param(NamedTuple):
@@ -90,14 +91,14 @@ def view(
     scope: str | None,
     body: type[Body] | None = None,
     query: tuple[Param, ...] = (),
-) -> Callable[[Callable[..., R]], Callable[..., R]]:
+) -> Callable[[View], View]:
     """Register a function that returns a :class:`Reply`, or for GET a :class:`FileReply`, at ``method rule``.
 
     It is called with the parts of the path, with ``body`` = what ``body``'s schema made of the request, and with
     ``query`` = a dict holding every parameter of ``query``. ``scope`` None means: no token needed.
     """
 
-    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+    def decorate(function: View) -> View:
         @functools.wraps(function)
         def handle(**path: str) -> Response:
             principal = _admit(scope)
@@ -109,7 +110,7 @@ def view(
                 check_run_id(path["run_id"])
                 about(path["run_id"])
 
-            def act(again: bool = False) -> R:
+            def act(again: bool = False) -> AnyReply:
                 g.again = again
                 if body is not None:
                     arguments["body"] = load(
@@ -152,15 +153,24 @@ def _query(known: tuple[Param, ...]) -> dict[str, Any]:
     return found
 
 
-def _once(principal: Principal, act: Callable[[bool], Reply]) -> Reply:
+def _once(principal: Principal, act: Callable[[bool], AnyReply]) -> AnyReply:
     sent = request.headers.get(HEADER)
     if sent is None:
         return act(False)
     check_key(sent)
     key = g.key = digest(principal.identity, request.method, request.path, sent)
     fingerprint = digest(request.query_string, request.headers.get("Content-Type", ""), request.get_data())
-    return serve_once(services().keys, key, fingerprint, act)
+    return serve_once(
+        services().keys, key, fingerprint, lambda again: cast(Reply, act(again)).about(g.get("run_id", ""))
+    )
 
 
-def _respond(reply: Reply) -> Response:
-    return Response(reply.body, reply.status, list(reply.headers))
+def _respond(reply: AnyReply) -> Response:
+    if isinstance(reply, FileReply):
+        # Handed on as it is: waitress then sends the file itself, without a worker thread for as long as that takes.
+        body = wrap_file(request.environ, cast(IO[bytes], reply.body))
+        return Response(body, reply.status, list(reply.headers), direct_passthrough=True)
+    response = Response(reply.body, reply.status, list(reply.headers))
+    if not reply.body:
+        del response.headers["Content-Type"]  # Flask's own, that of a page
+    return response

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flower_http.errors import invalid_body
-from flower_http.routes.view import Param, check_run_id, manager
+from flower_http.routes.view import Param, about, check_run_id, manager
 
 #: The parameter that names a run; in the query of any root verb, or in the body of a POST.
 RUN = Param("run", str)
@@ -23,4 +23,6 @@ def which_run(query: Mapping[str, Any], body: Mapping[str, Any] | None = None) -
     named = in_body if in_query is None else in_query
     if named is not None:
         check_run_id(named)
-    return manager().resolve(named)
+    run_id = manager().resolve(named)
+    about(run_id)
+    return run_id

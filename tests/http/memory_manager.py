@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from flower_http.documents import Document
 from flower_http.errors import Problem, unknown_run
+from flower_http.files import Tree
 from flower_http.manager_api import AskFilter
 from flower_http.projection import RunView
 from flower_http.schemas import StartParams
@@ -25,6 +28,8 @@ class MemoryManager:
         self.interrupts: list[tuple[str, str]] = []
         self.reasons: list[str] = []
         self.queue = queue
+        #: Where the workspaces lie, for the tests that need files.
+        self.workspaces = Path("/nonexistent")
         self._lock = threading.Lock()
 
     def start(self, params: StartParams, *, by: str, key: str = "", again: bool = False) -> RunView:
@@ -123,6 +128,18 @@ class MemoryManager:
             raise Problem(409, "not-interrupted", f"the run is {self.get(run_id).state}")
         self.put(run_id, state="queued")
         return self.get(run_id)
+
+    def delete(self, run_id: str) -> None:
+        if not self.get(run_id).final:
+            raise Problem(409, "not-ended", f"the run is {self.get(run_id).state}")
+        del self.runs[run_id]
+
+    def files(self, run_id: str) -> Tree:
+        return Tree(self.workspaces, (self.get(run_id).workspace,))
+
+    def documents(self, run_id: str) -> Sequence[Document]:
+        self.get(run_id)
+        return [Document("brief", "brief", 1.0, "# Goal\n\nTo greet.\n")]
 
     def steps(self, run_id: str) -> Sequence[Mapping[str, Any]]:
         self.get(run_id)

@@ -10,8 +10,8 @@ from typing import Any
 from flower_http.engine import Engine
 from flower_http.errors import Problem
 from flower_http.flows import Flows
-from flower_http.jobs import Kit
 from flower_http.journal import BUFFER_BYTES, Journal
+from flower_http.kit import Kit
 from flower_http.log_book import LogBook
 from flower_http.places import Places
 from flower_http.projection import RunView

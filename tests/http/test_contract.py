@@ -70,7 +70,9 @@ def views(app: Flask) -> dict[tuple[str, str], dict[str, Any]]:
     found = {}
     for rule in app.url_map.iter_rules():
         for method in (rule.methods or set()) - {"HEAD"}:
-            found[method, re.sub(r"<(\w+)>", r"{\1}", rule.rule)] = vars(app.view_functions[rule.endpoint])["flower"]
+            found[method, re.sub(r"<(?:path:)?(\w+)>", r"{\1}", rule.rule)] = vars(app.view_functions[rule.endpoint])[
+                "flower"
+            ]
     return found
 
 
@@ -186,7 +188,8 @@ def test_states_ids_and_languages_agree() -> None:
     assert set(SCHEMAS["Start"]["properties"]["lang"]["enum"]) == {*LANGUAGES, None}
 
 
-def test_replies_look_as_the_contract_says(client: FlaskClient, manager: MemoryManager) -> None:
+def test_replies_look_as_the_contract_says(client: FlaskClient, manager: MemoryManager, tmp_path: Path) -> None:
+    manager.workspaces = tmp_path
     started = client.post("/runs", json={"task": "a", "labels": {"team": "shop"}})
     run_id = next(iter(manager.runs))
     at = f"/runs/{run_id}"
@@ -194,12 +197,17 @@ def test_replies_look_as_the_contract_says(client: FlaskClient, manager: MemoryM
     manager.put(run_id, asks=(ask,), mail=(MailView("m1", "hello", at=NOW),))
     checked = [("POST", "/runs", started)]
     checked += [("GET", path, client.get(path)) for path in ("/", "/healthz", "/readyz", "/runs", "/asks", "/inbox")]
-    for name in ("", "/asks", "/steps", "/inbox"):
+    (manager.workspaces / started.json["workspace"]).mkdir()
+    (manager.workspaces / started.json["workspace"] / "a file").write_text("x")
+    for name in ("", "/asks", "/steps", "/inbox", "/documents", "/files"):
         checked.append(("GET", f"/runs/{{run_id}}{name}", client.get(at + name)))
     for name, body in (("/inbox", {"text": "x"}), ("/interrupt", {}), ("/answer", {"ask_id": "q1", "option": 1})):
         checked.append(("POST", f"/runs/{{run_id}}{name}", client.post(at + name, json=body)))
     checked.append(("POST", "/decline", client.post("/decline", json={"ask_id": "q1"})))
     checked.append(("GET", "/runs/{run_id}", client.get("/runs/nobody")))
+    for path in ("documents/{name}", "files/{path}"):
+        checked.append(("GET", f"/runs/{{run_id}}/{path}", client.get(f"{at}/{path}")))
+    checked.append(("DELETE", "/runs/{run_id}", client.delete(at)))
     checked.append(("POST", "/runs/{run_id}/cancel", client.post(f"{at}/cancel")))
     for method, path, reply in checked:
         replies = operations()[method, path]["responses"]

@@ -12,7 +12,7 @@ from flower_core.sessions import SqliteSessionStore
 from flower_core.workflow import Workflow
 from flower_http.errors import Problem, StartError
 from flower_http.flows import FlowContext, Flows, Links, OnceFlow
-from flower_http.jobs import Job, Kit
+from flower_http.kit import Kit
 from flower_http.places import Places
 from flower_http.schemas import StartParams
 from tests.http.gated_flow import SCENES, SOLO, Gated
@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> Iterator[RunWorld]:
 def context(tmp_path: Path, **params: object) -> FlowContext:
     places = Places(tmp_path / "work", tmp_path / "data")
     kit = Kit(Flows(FLOWS), places, {})
-    return Job.context_for(StartParams(**params), places.root / "w", kit, "en")  # type: ignore[arg-type]
+    return kit.context(StartParams(**params), places.root / "w", "en")  # type: ignore[arg-type]
 
 
 def links(tmp_path: Path, opening: str = "") -> Links:
@@ -128,7 +128,10 @@ def test_one_object_serves_one_run_at_a_time_and_each_run_keeps_its_own_answers(
     world.manager.answer(second.id, ask.id, text="two", by="me")
     world.reaches(second.id, "succeeded")
     kept = [world.book.get(view.id) for view in (first, second)]
-    assert [list(log.conversation.answers().values())[-1]["answer"] for log in kept if log is not None] == ["one", "two"]
+    assert [list(log.conversation.answers().values())[-1]["answer"] for log in kept if log is not None] == [
+        "one",
+        "two",
+    ]
     assert "two" not in str(world.events(first.id))
 
 

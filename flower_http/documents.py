@@ -1,0 +1,121 @@
+"""What people and agents have agreed on in a run, as documents: brief, goal, questions, handoffs.
+
+While a run is unfinished they are read where they lie, in the notes of its workbench. When it ends they are copied into
+the server's own books: a later run in the same workspace goes on writing in the same files, and whoever looks at the
+first one wants to see what that one was about.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from flower_core.files import atomic_write
+from flower_core.texts import texts_for
+from flower_http.errors import Problem
+from flower_http.files import Tree
+
+#: The most of a document that is shown, in bytes; whoever needs more of it fetches the file.
+MOST_BYTES = 1024 * 1024
+
+_FIXED = ("brief", "goal", "questions")
+_HANDOFF = re.compile(rb"handoff-.+\.md", re.DOTALL)
+#: Handoffs that are no longer the newest of their step lie in the archive, or in a directory of it.
+_ARCHIVE = b"archive"
+_MOST_NAMES = 1000
+
+
+@dataclass(frozen=True)
+class Document:
+    """``name`` is its slug, ``title`` the name people know it by, ``modified`` seconds since the epoch."""
+
+    name: str
+    title: str
+    modified: float
+    text: str
+
+
+class Documents:
+    """The documents of all runs; ``home`` is the directory of the server's books about them, one file a run."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def begin(self, run_id: str, notes: Path, root: Path, lang: str) -> None:
+        """Note that the run writes to directory ``notes`` in ``lang``. Raises OSError.
+
+        ``root`` is a directory that agents cannot replace: where it is above ``notes``, no link below it is followed.
+        """
+        self._write(run_id, {"notes": str(notes), "root": str(root), "lang": lang})
+
+    def freeze(self, run_id: str) -> None:
+        """Keep the documents as they are now: the run has ended. Raises OSError."""
+        if "notes" in self._read(run_id):
+            self._write(run_id, {"documents": [asdict(document) for document in self.of(run_id)]})
+
+    def drop(self, run_id: str) -> None:
+        """Forget the run. Raises OSError."""
+        self._file(run_id).unlink(missing_ok=True)
+
+    def of(self, run_id: str) -> Sequence[Document]:
+        """What there is so far, in the order brief, goal, questions, handoffs from the oldest on."""
+        known = self._read(run_id)
+        if "notes" in known:
+            return list(_found(Tree.at(Path(known["notes"]), Path(known["root"])), known["lang"]))
+        return [Document(**kept) for kept in known.get("documents", [])]
+
+    def _file(self, run_id: str) -> Path:
+        return self._home / f"{run_id}.json"
+
+    def _write(self, run_id: str, known: Mapping[str, Any]) -> None:
+        atomic_write(self._file(run_id), json.dumps(known, ensure_ascii=False))
+
+    def _read(self, run_id: str) -> Mapping[str, Any]:
+        try:
+            known: Mapping[str, Any] = json.loads(self._file(run_id).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}  # it has not begun, or has no workbench
+        return known
+
+
+def _found(notes: Tree, lang: str) -> Iterator[Document]:
+    """The documents in directory ``notes``. Agents may put anything there; what is no readable file is left out."""
+    texts = texts_for(lang)
+    for name in _FIXED:
+        file = texts(f"workflow.files.{name}")
+        if (document := _document(notes, file.encode(), name)) is not None:
+            yield document
+    directories = [b"", _ARCHIVE, *(path for path, kind in _names(notes, _ARCHIVE) if kind == "directory")]
+    paths = [
+        path
+        for directory in directories
+        for path, kind in _names(notes, directory)
+        if kind == "file" and _HANDOFF.fullmatch(path.rpartition(b"/")[2])
+    ]
+    found = [document for path in paths if (document := _document(notes, path, "")) is not None]
+    found.sort(key=lambda document: (document.modified, document.title))
+    for number, document in enumerate(found, 1):
+        yield Document(f"handoff-{number}", document.title, document.modified, document.text)
+
+
+def _names(notes: Tree, directory: bytes) -> list[tuple[bytes, str]]:
+    with suppress(Problem, OSError):
+        prefix = directory + b"/" if directory else b""
+        return [(prefix + each.name, each.kind) for each in notes.list(directory, limit=_MOST_NAMES).entries]
+    return []
+
+
+def _document(notes: Tree, path: bytes, name: str) -> Document | None:
+    with suppress(Problem, OSError):
+        file = notes.open(path)
+        if file is not None:
+            with file:
+                text = file.read(MOST_BYTES).decode("utf-8", "replace")
+                title = path.rpartition(b"/")[2].decode("utf-8", "replace").removesuffix(".md")
+                return Document(name, title, file.modified, text)
+    return None
