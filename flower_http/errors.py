@@ -40,6 +40,7 @@ CATALOGUE: Mapping[str, tuple[int, str]] = {
     "unknown-document": (404, "The run has no such document, or none yet"),
     "unknown-file": (404, "The workspace has no file at this path that may be read"),
     "method-not-allowed": (405, "This address does not take that method"),
+    "request-timeout": (408, "The request did not arrive in time"),
     "workspace-busy": (409, "Another run works in this workspace, above it or below it"),
     "flow-busy": (409, "This flow serves one run at a time"),
     "ask-settled": (409, "The question no longer waits"),
@@ -62,6 +63,7 @@ CATALOGUE: Mapping[str, tuple[int, str]] = {
     "internal-error": (500, "The server failed"),
     "journal-unavailable": (503, "The disk does not take what must be kept"),
     "not-ready": (503, "The server cannot take this now"),
+    "overloaded": (503, "The server has more to do than it can"),
 }
 
 
