@@ -26,6 +26,7 @@ from bench.measuring import obey, resident_mb
 from bench.scene import EVENTS, READERS, RUN, TEXT, THREADS, TOKEN_FILE, Replies
 from flower_http import logs, tokens
 from flower_http.app import create_app
+from flower_http.event_log import EventLog
 from flower_http.journal import Journal
 from flower_http.log_book import LogBook
 from flower_http.parking import ParkingDispatcher
@@ -45,9 +46,8 @@ def payload(number: int) -> dict[str, Any]:
 
 
 def flower(folder: Path) -> None:
-    """The application as ``flower-server serve`` puts it together, less the runs; one run with events in it."""
-    token = tokens.add_token(folder / "tokens.json", "bench", "read")
-    (folder / TOKEN_FILE).write_text(token)
+    """The application as ``flower-server serve`` puts it together, less the runs; one run to append to."""
+    (folder / TOKEN_FILE).write_text(tokens.add_token(folder / "tokens.json", "bench", "read"))
     logs.configure("text")
     book = LogBook(Journal(folder / "journal.db"))
     log = book.create({"id": RUN, "flow": "starter", "task": "bench"})
@@ -58,24 +58,12 @@ def flower(folder: Path) -> None:
     server = make_server(events, threads=THREADS, dispatcher=dispatcher)
     serving = threading.Thread(target=server.run, daemon=True)
     serving.start()
-
-    def fill() -> int:
-        futures = [log.append("text", TEXT, payload=payload(number)) for number in range(EVENTS)]
-        return futures[-1].result()
-
-    def append() -> list[float]:
-        started = time.monotonic()
-        seq = log.append("text", TEXT).result()
-        return [seq, started, time.monotonic()]
-
     obey(
         {
-            "fill": fill,
-            "append": append,
+            **_common(at_start),
             "parked": lambda: dispatcher.parked,
-            "memory": resident_mb,
-            "before": lambda: at_start,
-            "cpu": time.process_time,
+            "fill": lambda: _fill(log),
+            "append": lambda: _timed(lambda: log.append("text", TEXT).result()),
             "at-rate": lambda rate, seconds: appending.at_rate(log, float(rate), float(seconds)),
             "flat-out": lambda seconds: appending.flat_out(log, float(seconds)),
             "many": lambda count: appending.many(log, int(count)),
@@ -87,22 +75,37 @@ def flower(folder: Path) -> None:
     book.journal.close()
 
 
-def bare(replies: Replies, threads: int) -> None:
-    """A WSGI callable that gives ready-made replies. A query with ``wait`` is held, in its thread, until ``append``."""
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a line for every request that is queued
-    at_start, news, waiting = resident_mb(), threading.Condition(), [0]
+class Ready:
+    """A WSGI callable that gives ready-made replies. A query with ``wait`` is held, in its thread, until news."""
 
-    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __init__(self, replies: Replies) -> None:
+        self._replies = replies
+        self._news = threading.Condition()
+        self.waiting = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """The WSGI entry point."""
         query = environ["QUERY_STRING"]
-        if "wait=25" in query:
-            with news:
-                waiting[0] += 1
-                news.wait()
-                waiting[0] -= 1
-        headers, body = replies[query]
+        if "wait=" in query:
+            with self._news:
+                self.waiting += 1
+                self._news.wait()
+                self.waiting -= 1
+        headers, body = self._replies[query]
         start_response("200 OK", headers)
         return [body]
 
+    def publish(self) -> int:
+        """Let everybody go."""
+        with self._news:
+            self._news.notify_all()
+        return 0
+
+
+def bare(replies: Replies, threads: int) -> None:
+    """waitress as it comes, but for the settings without which it could not hold so many connections."""
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a line for every request that is queued
+    at_start, app = resident_mb(), Ready(replies)
     server = create_server(
         app,
         host="127.0.0.1",
@@ -114,26 +117,25 @@ def bare(replies: Replies, threads: int) -> None:
         backlog=READERS,
         channel_request_lookahead=1,
     )
-    serving = threading.Thread(target=server.run, daemon=True)
-    serving.start()
-
-    def append() -> list[float]:
-        started = time.monotonic()
-        with news:
-            news.notify_all()
-        return [0, started, time.monotonic()]
-
-    obey(
-        {
-            "append": append,
-            "parked": lambda: waiting[0],
-            "memory": resident_mb,
-            "before": lambda: at_start,
-            "cpu": time.process_time,
-        },
-        server.effective_port,
-    )
+    threading.Thread(target=server.run, daemon=True).start()
+    commands = {"parked": lambda: app.waiting, "append": lambda: _timed(app.publish)}
+    obey({**_common(at_start), **commands}, server.effective_port)
     os._exit(0)  # its threads may still wait, and nothing here needs an orderly end
+
+
+def _common(at_start: float) -> dict[str, Callable[[], float]]:
+    return {"memory": resident_mb, "before": lambda: at_start, "cpu": time.process_time}
+
+
+def _fill(log: EventLog) -> int:
+    futures = [log.append("text", TEXT, payload=payload(number)) for number in range(EVENTS)]
+    return futures[-1].result()
+
+
+def _timed(append: Callable[[], int]) -> list[float]:
+    """What ``append`` returns, and the clock before and after."""
+    started = time.monotonic()
+    return [append(), started, time.monotonic()]
 
 
 def main(role: str, place: str) -> None:

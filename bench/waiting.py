@@ -23,7 +23,7 @@ _PATIENCE_S = 60.0
 
 def measure(*, quick: bool) -> Report:
     """Memory, latency of others, and the time to the last reader."""
-    rounds = 2 if quick else 7
+    rounds = 2 if quick else 15
     report = Report("1000 waiting readers")
     with (
         tempfile.TemporaryDirectory() as folder,
