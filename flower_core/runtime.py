@@ -1,14 +1,11 @@
-"""Running one agent to its end: one call, four ways out of a turn.
+"""Running agents in one workspace, and keeping the books: sessions, costs, the manifest.
 
-A turn ends in success, in an interruption by a person (the same session goes on with what was said), in a full
-context window, or in a failure that may be worth another attempt. :class:`Runtime` loops over these until the
-step is done, and keeps the books: sessions, costs, the manifest.
+How one step gets to its end is :mod:`flower_core.step_loop`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import threading
 import time
@@ -20,16 +17,15 @@ from pathlib import Path
 from flower_core.agent import AgentSpec, HandoffPolicy
 from flower_core.call import Call
 from flower_core.claude.environment import check_credentials, write_launcher
-from flower_core.claude.errors import Failure, failure_of_exception
 from flower_core.claude.options import Opening, Surroundings, build_options
-from flower_core.claude.session import AgentSession, TurnEnd
-from flower_core.events import Event, EventSink, SafeSink
-from flower_core.handoff_turn import Desk, hand_over, warn
+from flower_core.events import EventSink, SafeSink
+from flower_core.handoff_turn import Desk
 from flower_core.manifest import Manifest, StepResult
 from flower_core.output_files import OutputFiles
 from flower_core.rescue import rescued_on_signals, undisturbed
-from flower_core.resilience import Resilience, endpoint, reachable
+from flower_core.resilience import Resilience, endpoint
 from flower_core.sessions import SqliteSessionStore, rewriters
+from flower_core.step_loop import StepLoop
 from flower_core.texts import DEFAULT_LANG
 from flower_core.workbench import Workbench
 
@@ -86,7 +82,7 @@ class Runtime:
     ) -> None:
         self._environ = dict(os.environ if environ is None else environ)
         check_credentials(self._environ)
-        self._endpoint = endpoint({**self._environ, "ANTHROPIC_BASE_URL": upstream} if upstream else self._environ)
+        model = endpoint({**self._environ, "ANTHROPIC_BASE_URL": upstream} if upstream else self._environ)
         self.workspace = _made(workspace)
         self.run_dir = _made(run_dir)
         self.run_id = run_id or time.strftime("%Y%m%dT%H%M%S-") + uuid.uuid4().hex[:6]
@@ -117,7 +113,11 @@ class Runtime:
             workbench=self.workbench,
             portable=portable,
             spill_threshold=spill_threshold,
+            handoff=self.handoff.enabled,
         )
+        notes = self.run_dir / "notes" if self.workbench is None else self.workbench.notes
+        desk = Desk(self._store, self.workbench, notes)
+        self._loop = StepLoop(self._around, self._store, desk, self.resilience, model)
         self._calls: list[Call] = []
         self._lock = threading.Lock()
 
@@ -156,7 +156,7 @@ class Runtime:
             with self._lock:
                 self._calls.append(call)
             try:
-                await self._until_done(call, opening)
+                await self._loop.until_done(call, opening)
             except BaseException as error:
                 cancelled = isinstance(error, asyncio.CancelledError)
                 why = KILLED if call.rescued else "cancelled"
@@ -202,121 +202,6 @@ class Runtime:
         if self._owns_store:
             self._store.close()
 
-    async def _until_done(self, call: Call, opening: Opening) -> None:
-        result = call.result
-        while True:
-            left = _left(call)
-            session = AgentSession(
-                lambda say, opening=replace(opening, budget_usd=left): build_options(
-                    call.spec, self._around, opening, stderr=say
-                )
-            )
-            failure = await self._attempt(call, session, opening)
-            if failure is None:
-                result.ok = True
-                return
-            if failure.kind == "context" and self._hands_over(call, opening):
-                if len(result.retired) >= self.handoff.max_generations:
-                    self._give_up(call, replace(failure, text=call.texts("handoff.too_small", count=len(result.retired))))
-                    return
-                await hand_over(call, session, self._desk, lambda failure: self._recover(call, failure))
-                opening = Opening(str(uuid.uuid4()))
-                continue
-            result.errors.append(failure.text)
-            if not self.resilience.retries(failure.recovery, result.attempts):
-                self._give_up(call, failure)
-                return
-            await self._wait_before_retry(call, failure)
-            result.attempts += 1
-            opening = await self._next_opening(call, opening)
-
-    async def _attempt(self, call: Call, session: AgentSession, opening: Opening) -> Failure | None:
-        if opening.resume is None:
-            call.owe_nothing()
-        else:
-            # In a thread: a long transcript takes its time to search, and other runs share this loop.
-            spent = await asyncio.to_thread(self._store.cumulative_cost, opening.resume)
-            call.owe(opening.resume, spent, fork=opening.fork)
-        try:
-            async with session:
-                call.session = session
-                return await self._converse(call, session)
-        except Exception as error:
-            return failure_of_exception(error, session.stderr)
-        finally:
-            call.session = None
-
-    async def _converse(self, call: Call, session: AgentSession) -> Failure | None:
-        """Take turns until the agent is done, failed, or full, going on after every interruption."""
-        while True:
-            prompt = call.begin_turn()
-            call.emit(Event("prompt", prompt))
-            end = await self._turn(call, session, prompt)
-            if end.failure is not None:
-                return end.failure
-            if not end.interrupted and call.finish():
-                return None
-            if call.watch.full:
-                return context_full(call.watch.level)
-            call.prompt_after_interrupt()
-
-    async def _turn(self, call: Call, session: AgentSession, prompt: str) -> TurnEnd:
-        async with contextlib.aclosing(session.turn(prompt)) as turn:
-            async for item in turn:
-                if isinstance(item, TurnEnd):
-                    return item
-                call.absorb(item)
-                self._heed(call, session)
-        raise ConnectionError("the agent program ended without a result")
-
-    def _heed(self, call: Call, session: AgentSession) -> None:
-        """Do what the level of the context calls for."""
-        watch = call.watch
-        if watch.wants_window():
-            session.ask_window(watch.learn_window)
-        if watch.take_warning():
-            warn(call)
-        if watch.take_stop():
-            call.end_turn()
-
-    def _give_up(self, call: Call, failure: Failure) -> None:
-        call.result.error = failure.text
-        if failure.advice:
-            advice = call.texts(f"runtime.{failure.advice}").strip()
-            call.result.error = call.texts("runtime.with_advice", failure=failure.text.rstrip("."), advice=advice)
-        unheard = call.give_up()
-        if unheard:
-            call.result.errors.append(call.texts("runtime.undelivered", words=unheard).strip())
-
-    async def _wait_before_retry(self, call: Call, failure: Failure) -> None:
-        policy, attempt = self.resilience, call.result.attempts + 1
-        delay = policy.delay(attempt - 1)
-        values = {"attempt": attempt, "total": policy.max_attempts, "delay": round(delay, 1), "reason": failure.text}
-        self._tell_retry(call, call.texts("runtime.retry_waiting", **values))
-        host, port = self._endpoint
-        offline_until = time.monotonic() + policy.max_offline_wait
-        told = False
-        while time.monotonic() < offline_until and not await reachable(host, port, policy.probe_timeout):
-            if not told:
-                self._tell_retry(call, call.texts("runtime.retry_offline", endpoint=f"{host}:{port}"))
-                told = True
-            await call.pause(policy.probe_interval)
-        if not call.disturbed:  # who says something wants it heard now
-            await call.pause(delay)
-
-    def _tell_retry(self, call: Call, text: str) -> None:
-        payload = {"step": call.result.step, "attempt": call.result.attempts + 1}
-        call.emit(Event("retry", text, payload=payload))
-
-    async def _next_opening(self, call: Call, opening: Opening) -> Opening:
-        """How to try again: in the session there is by now, else as at first."""
-        session_id = call.result.session_id
-        kept = bool(session_id) and await asyncio.to_thread(self.has_session, session_id)
-        call.prompt_after_failure(session_kept=kept)
-        if kept:
-            return Opening(resume=session_id)
-        return opening if opening.resume is not None else replace(opening, session_id=str(uuid.uuid4()))
-
     def _session_known(self, step: str, session_id: str) -> None:
         if self.on_session is not None:
             self.on_session(step, session_id)
@@ -332,12 +217,6 @@ class Runtime:
             with self._lock:
                 self._calls.remove(call)
                 self.results.append(call.result)
-
-
-def _left(call: Call) -> float | None:
-    """What the step may still spend; the agent program counts a budget per process, we count it per step."""
-    limit = call.spec.max_budget_usd
-    return None if limit is None else max(limit - call.result.cost_usd, 0.000001)
 
 
 def _made(path: Path | str) -> Path:

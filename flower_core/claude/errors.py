@@ -76,12 +76,17 @@ def failure_of_result(result: ResultMessage, api_error: str = "", words: str = "
     if result.api_error_status and str(result.api_error_status) not in text:
         text = f"{text} (HTTP {result.api_error_status})"
     if reason in _CONTEXT_FULL or (result.is_error and "prompt is too long" in text.lower()):
-        return Failure("context", f"the context window is full ({reason or 'prompt_too_long'})", "advice_context")
+        return context_full(reason or "prompt_too_long")
     if not result.is_error:
         return None
     kind = classify(text, status=result.api_error_status, error=api_error)
     advice = _ADVICE.get(api_error) or _ADVICE.get(result.api_error_status) or ""
     return Failure(kind, text, advice if kind == "fatal" else "")
+
+
+def context_full(why: str) -> Failure:
+    """A session that is to have no further turn, because its context is full; ``why`` is for people."""
+    return Failure("context", f"the context window is full ({why})", "advice_context")
 
 
 def failure_of_exception(error: BaseException, stderr: str = "") -> Failure:

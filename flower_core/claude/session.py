@@ -20,11 +20,13 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage,
 
 from flower_core.claude.errors import Failure, failure_of_result, was_interrupted
 from flower_core.claude.messages import normalize
+from flower_core.claude.options import aside
 from flower_core.events import Event
 
 _STOP_S = 3.0
 _DRAIN_S = 5.0
 _CLOSE_S = 15.0
+_ASK_S = 20.0
 _STDERR_LINES = 30
 
 
@@ -49,18 +51,24 @@ class AgentSession:
 
     def __init__(self, make_options: Callable[[Callable[[str], None]], ClaudeAgentOptions]) -> None:
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._client = ClaudeSDKClient(make_options(self._stderr.append))
+        self._options = make_options(self._stderr.append)
+        self._client = ClaudeSDKClient(self._options)
         self._result_due = False  # a turn is in flight, and its result will come
         self._works_on = False  # the turn has had its result, but a subagent does not know yet
         self._started = False
         self._stop_wanted = False
         self._stopping: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
         self._api_error = ("", "")
 
     @property
     def stderr(self) -> str:
         """The last lines the process wrote to its standard error."""
         return "\n".join(self._stderr)
+
+    def beside(self, session_id: str, *, refusal: str, replies: int) -> AgentSession:
+        """Another process, for a turn beside ``session_id``: see :func:`~flower_core.claude.options.aside`."""
+        return AgentSession(lambda say: aside(self._options, session_id, refusal=refusal, replies=replies, stderr=say))
 
     async def __aenter__(self) -> AgentSession:
         await self._client.connect()
@@ -121,6 +129,22 @@ class AgentSession:
         with contextlib.suppress(Exception):  # a process that has just died needs no stopping
             await asyncio.wait_for(self._client.interrupt(), _STOP_S)
 
+    def ask_window(self, learn: Callable[[int | None], None]) -> None:
+        """Ask the program how large the model's context window is; ``learn`` gets the tokens, None if it cannot say.
+
+        Returns at once. Costs a dozen small requests for counting tokens the first time a process is asked.
+        """
+        self._asking = asyncio.ensure_future(self._ask_window(learn))
+
+    async def _ask_window(self, learn: Callable[[int | None], None]) -> None:
+        window = None
+        with contextlib.suppress(Exception):  # a process that has just died, or is too busy to say
+            usage = await asyncio.wait_for(self._client.get_context_usage(), _ASK_S)
+            # Of a model it does not know the program assumes the largest window there is: that is no answer.
+            if usage.get("autocompactSource") != "unknown-model":
+                window = int(usage["maxTokens"])
+        learn(window)
+
     def _note_start(self, message: object) -> None:
         if self._started or not (isinstance(message, SystemMessage) and message.subtype == "init"):
             return
@@ -130,6 +154,8 @@ class AgentSession:
             self._stopping = asyncio.ensure_future(self.interrupt())
 
     async def _close(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
         if self._result_due or self._works_on:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._stop_turn(), _DRAIN_S)

@@ -27,7 +27,8 @@ _NAME_CHARS = 50
 class Handoff(Document):
     """What is being done, what is settled, what does not work, what comes next, and the state of things.
 
-    ``doing``, ``next`` and ``scene`` are required. ``degraded`` says that nobody wrote it: it was assembled from what is known.
+    ``doing``, ``next`` and ``scene`` are required. ``degraded`` says that nobody wrote it: it was assembled from what
+    is known.
     """
 
     doing: str = ""
