@@ -11,6 +11,7 @@ import pickle
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench.measuring import Child, Goal, Report, Row, child, paired
@@ -41,7 +42,7 @@ def fetch(port: int, token: str, query: str) -> tuple[list[tuple[str, str]], byt
 def measure(*, quick: bool) -> Report:
     """Both queries over all numbers of connections."""
     rounds, seconds = (3, 0.3) if quick else (25, 0.4)
-    report = Report("Reading events")
+    report, spent = Report("Reading events"), []
     with (
         tempfile.TemporaryDirectory() as folder,
         child("bench.servers", "flower", folder) as flower,
@@ -55,29 +56,37 @@ def measure(*, quick: bool) -> Report:
         with child("bench.servers", "floor", stored) as floor:
             for what, query in QUERIES.items():
                 for count in CONNECTIONS:
-                    _compare(report, what, count, [flower, floor], load, [seconds, token, query], rounds)
+                    rate = partial(_rate, load, count, seconds, token, query)
+                    mine, other = Side(flower, rate), Side(floor, rate)
+                    ours, theirs = paired(rounds, mine, other)
+                    name = f"{what}, {count} connection{'s' if count > 1 else ''}"
+                    report.rows.append(Row(name, "requests/s", ours, _FLOOR, theirs, GOAL))
+                    spent.append(f"{name} {mine.processor_time:.0f}/{other.processor_time:.0f}")
+    report.notes.append(f"Processor time of the server for one request in µs, ours/the floor's: {'; '.join(spent)}.")
     return report
 
 
-def _compare(
-    report: Report, what: str, count: int, servers: list[Child], load: Child, asked: list[object], rounds: int
-) -> None:
-    spent: dict[Child, list[float]] = {server: [] for server in servers}
-    seconds, token, query = asked
+class Side:
+    """One of the two servers under load; called, it gives requests a second, and notes the processor time of one."""
 
-    def rate(server: Child) -> Callable[[], float]:
-        def once() -> float:
-            before = server.ask("cpu")[0]
-            found = load.ask("run", server.ready, count, seconds, token, f"/runs/{RUN}/events?{query}")[0]
-            spent[server].append((server.ask("cpu")[0] - before) / (found * float(str(seconds))) * 1e6)
-            return found
+    def __init__(self, server: Child, load_of: Callable[[Child], tuple[float, float]]) -> None:
+        self._server, self._load_of = server, load_of
+        self._spent: list[float] = []
 
-        return once
+    @property
+    def processor_time(self) -> float:
+        """What the server spends on a request, in microseconds; without the warm-up."""
+        return statistics.median(self._spent[1:])
 
-    ours, theirs = paired(rounds, rate(servers[0]), rate(servers[1]))
-    many = "connection" if count == 1 else "connections"
-    report.rows.append(Row(f"{what}, {count} {many}", "requests/s", ours, _FLOOR, theirs, GOAL))
-    mine, other = (statistics.median(spent[server][1:]) for server in servers)
-    report.notes.append(
-        f"{what}, {count} {many}: {mine:.0f} µs of our server's processor time for a request, {other:.0f} of the floor's."
-    )
+    def __call__(self) -> float:
+        """One round."""
+        before = self._server.ask("cpu")[0]
+        rate, count = self._load_of(self._server)
+        self._spent.append((self._server.ask("cpu")[0] - before) / count * 1e6)
+        return rate
+
+
+def _rate(load: Child, connections: int, seconds: float, token: str, query: str, server: Child) -> tuple[float, float]:
+    """Requests a second, and how many they were."""
+    found = load.ask("run", server.ready, connections, seconds, token, f"/runs/{RUN}/events?{query}")
+    return found[0], found[0] * seconds
