@@ -76,7 +76,9 @@ async def hand_over(call: Call, retiring: AgentSession, desk: Desk, pause: Pause
     path = await asyncio.to_thread(_keep, call, desk, document)
     shown = desk.show(path) if path is not None else ""
     filled = [key for key, body in document.sections().items() if body]
-    text = call.texts("handoff.done_degraded" if document.degraded else "handoff.done", path=shown or "–", **values)
+    # A person need not know where on this machine the books are; agents and programs are told the whole path.
+    named = shown if not Path(shown).is_absolute() else Path(shown).name
+    text = call.texts("handoff.done_degraded" if document.degraded else "handoff.done", path=named or "–", **values)
     spent = {"cost_usd": round(writing.cost_usd, 6), "num_turns": writing.num_turns}
     tell(call, "done", text, path=shown, degraded=document.degraded, sections=filled, **spent)
     call.begin_generation(await _prompt(call, desk, document, shown))

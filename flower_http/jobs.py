@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from flower_core.agent import HandoffPolicy
 from flower_core.events import Event
 from flower_core.human import Ask, HumanChannel
 from flower_core.human_questions import words_of
@@ -37,6 +38,8 @@ _SETTLE_S, _LOOK_EVERY_S = 6.0, 0.005
 #: Why runs are stopped when the disk does not take what must be kept.
 UNWRITTEN = "the journal could not be written"
 _LOG = logging.getLogger(__name__)
+#: Where events name a file: the file words were added to, the handoff that was kept.
+_FILES = {"ask": "amended", "handoff": "path"}
 
 
 class Job:
@@ -201,6 +204,7 @@ class Job:
             workspace=self.workspace,
             run_dir=context.run_dir,
             workbench=flow.workbench or False,
+            handoff=HandoffPolicy(enabled=self.params.handoff, window=self.params.window),
             environ=self._model_environ(),
             upstream=self._kit.relay.upstream if self._kit.relay is not None else "",
             config_dir=self._kit.places.config_dir(self.run_id),
@@ -254,11 +258,14 @@ class Job:
             raise
 
     def _shown(self, event: Event) -> Mapping[str, Any]:
-        """The payload, with the file that words were added to named as clients know it: within the workspace."""
-        amended = event.payload.get("amended")
-        if event.kind != "ask" or not amended or not Path(amended).is_relative_to(self.workspace):
+        """The payload, with the file it is about named as clients know it: within the workspace, else by its name."""
+        field = _FILES.get(event.kind, "")
+        given = event.payload.get(field)
+        if not given or not Path(given).is_absolute():
             return event.payload
-        return {**event.payload, "amended": Path(amended).relative_to(self.workspace).as_posix()}
+        path = Path(given)
+        inside = path.is_relative_to(self.workspace)
+        return {**event.payload, field: path.relative_to(self.workspace).as_posix() if inside else path.name}
 
     def _say(self, text: str, payload: Mapping[str, Any]) -> None:
         self.log.append("system", text, payload=payload)

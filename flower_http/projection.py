@@ -235,6 +235,11 @@ def _on_result(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: M
     return {"cost_usd": round(cost, 6), "num_turns": view.num_turns + count(payload.get("num_turns"))}
 
 
+def _on_handoff(view: RunView, at: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
+    """Nobody sees the turn that writes a handoff, so its figures come with the handoff and not in a result."""
+    return _on_result(view, at, event, payload) if payload.get("phase") == "done" else {}
+
+
 def _on_ask(view: RunView, stamp: Stamp, event: Mapping[str, Any], payload: Mapping[str, Any]) -> _Changes:
     if payload.get("kind") == "mail":
         return {"mail": fold_mail(view.mail, stamp, words(event.get("text")), payload)}
@@ -269,6 +274,7 @@ _HANDLERS: dict[str, Callable[[RunView, Stamp, Mapping[str, Any], Mapping[str, A
     "thinking": _on_words,
     "tool_call": _on_words,
     "result": _on_result,
+    "handoff": _on_handoff,
     "ask": _on_ask,
     "task": _on_task,
 }

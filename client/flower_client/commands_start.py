@@ -90,11 +90,11 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
 @option("--new", is_flag=True, help="Start afresh in a workspace that holds earlier work.")
 @option("--isolate", is_flag=True, help=f"Workers work in git worktrees of their own. {_REFUSED}")
 @option("--budget", type=float, metavar="USD", help="Most US dollars for the whole run. [default: no limit]")
-@option("--window", type=int, metavar="TOKENS", help=f"Context window to assume. [default: the model's] {_REFUSED}")
+@option("--window", type=int, metavar="TOKENS", help="Context window to assume. [default: the model's own]")
 @option(
     "--no-handoff",
     is_flag=True,
-    help="No handoff to a fresh session when the context fills up; some servers have none anyway.",
+    help="Let the conversation be compacted when the context fills up, instead of handing over to a fresh session.",
 )
 @option("-i", "--instructions", metavar="TEXT", help="Further instructions for whoever does the work.")
 @_all_of(_STARTING)

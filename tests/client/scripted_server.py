@@ -164,10 +164,9 @@ class ScriptedServer:
         raise Problem(404, "not-found")
 
     def _begin(self, body: Json) -> Answer:
-        for name in ("isolate", "window"):
-            if name in body:
-                words = ["is not available in this version"]
-                raise Problem(422, "not-available", f"not available: {name}", errors={name: words})
+        if "isolate" in body:
+            words = ["is not available in this version"]
+            raise Problem(422, "not-available", "not available: isolate", errors={"isolate": words})
         run = self.add(ScriptedRun(f"r{len(self.runs) + 1}", body.get("task", "")))
         return Answer.of(run.to_json(), 201)
 
