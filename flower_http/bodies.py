@@ -40,6 +40,8 @@ def _json(text: str) -> dict[str, Any]:
         raise Problem(400, "bad-json", f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise invalid_body({"_schema": ["the body must be a JSON object"]})
+    if len(document) > _MOST_FIELDS:
+        raise invalid_body({"_schema": [f"the body may have at most {_MOST_FIELDS} fields"]})
     return document
 
 

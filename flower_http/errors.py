@@ -15,14 +15,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from itertools import islice
 from typing import Any
 
 from flower_core.events import jsonable
 
 CONTENT_TYPE = "application/problem+json"
-#: How many names of fields one refusal repeats, and how many characters of each.
-_MOST_NAMES, _MOST_NAME = 50, 80
+#: How much of a field's name is repeated to a client, in characters.
+_MOST_NAME = 80
 
 #: Every error a client can meet: slug → (status, title). The title says what the slug means and never varies.
 CATALOGUE: Mapping[str, tuple[int, str]] = {
@@ -127,8 +126,7 @@ def unavailable(detail: str) -> Problem:
 def invalid_body(errors: Mapping[str, Any]) -> Problem:
     """422 for a body; ``errors`` maps each field to a list of messages.
 
-    The names may be what a client made up: of many only the first are repeated, and of long ones the beginning.
+    The names may be what a client made up; of long ones only the beginning is repeated.
     """
-    told = {str(name)[:_MOST_NAME]: messages for name, messages in islice(errors.items(), _MOST_NAMES)}
-    more = f" and {len(errors) - _MOST_NAMES} more" if len(errors) > _MOST_NAMES else ""
-    return Problem(422, "invalid-body", f"the body was refused because of: {', '.join(told)}{more}", errors=told)
+    told = {str(name)[:_MOST_NAME]: messages for name, messages in errors.items()}
+    return Problem(422, "invalid-body", f"the body was refused because of: {', '.join(told)}", errors=told)

@@ -101,3 +101,19 @@ class Labels(fields.Field[dict[str, str]]):
         if len(value) > self.most:
             raise ValidationError(f"must have at most {self.most} members")
         return {str(self.key.deserialize(name)): str(self.value.deserialize(item)) for name, item in value.items()}
+
+
+class Texts(fields.Field[tuple[str, ...]]):
+    """A list of at most ``most`` strings that ``item`` takes. What is too long is not looked at string by string."""
+
+    def __init__(self, *, item: Text, most: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.item = item
+        self.most = most
+
+    def _deserialize(self, value: Any, *_: Any, **__: Any) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise ValidationError("must be a list of strings")
+        if len(value) > self.most:
+            raise ValidationError(f"must have at most {self.most} members")
+        return tuple(str(self.item.deserialize(one)) for one in value)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, get_args
 
-from marshmallow import RAISE, Schema, ValidationError, fields, post_load, validate, validates_schema
+from marshmallow import RAISE, Schema, ValidationError, post_load, validate, validates_schema
 
 from flower_core.agent import PermissionMode
 from flower_core.texts import LANGUAGES
 from flower_http.errors import Problem, invalid_body
-from flower_http.fields import Flag, Labels, Number, Text, Whole
+from flower_http.fields import Flag, Labels, Number, Text, Texts, Whole
 from flower_http.parsing import FLOW_NAME
 
 #: Most characters of a text meant for a model or from a person.
@@ -20,6 +20,8 @@ LONG_TEXT = 200_000
 #: Most seconds a question may wait.
 LONGEST_WAIT_S = 86_400
 LABEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
+#: Most characters of a label's name, and of its value.
+LONGEST_LABEL_NAME, LONGEST_LABEL = 64, 256
 _TOOL_NAME = r"[A-Za-z][A-Za-z0-9_-]*"
 _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]*"
 _SESSION_ID = r"[A-Za-z0-9][A-Za-z0-9-]*"
@@ -30,7 +32,8 @@ class StartParams:
     """What a run is started with: the body of POST /runs after validation.
 
     ``workspace`` is a relative path or None for a fresh one; ``lang`` None means the server's; ``timeout_s`` is in
-    seconds, 0 or below = nobody is there; ``max_asks`` None = no limit. The last four are for flow ``once``.
+    seconds, 0 or below = nobody is there; ``max_asks`` None = no limit; ``window`` is in tokens, None = the model's.
+    The last four are for flow ``once``.
     """
 
     task: str = ""
@@ -108,13 +111,11 @@ class StartSchema(Body):
     window = Whole(low=10_000, high=10_000_000, allow_none=True)
     handoff = Flag()
     labels = Labels(
-        key=Text(low=1, high=64, pattern=LABEL_NAME, what="the name of a label"), value=Text(high=256), most=32
+        key=Text(low=1, high=LONGEST_LABEL_NAME, pattern=LABEL_NAME, what="the name of a label"),
+        value=Text(high=LONGEST_LABEL),
+        most=32,
     )
-    tools = fields.List(
-        Text(low=1, high=128, pattern=_TOOL_NAME, what="the name of a tool"),
-        allow_none=True,
-        validate=validate.Length(max=64),
-    )
+    tools = Texts(item=Text(low=1, high=128, pattern=_TOOL_NAME, what="the name of a tool"), most=64, allow_none=True)
     permission_mode = Text(low=1, high=32, allow_none=True, validate=_one_of(get_args(PermissionMode)))
     resume = Text(low=1, high=64, allow_none=True, pattern=_SESSION_ID, what="a session id")
     fork = Flag()
@@ -141,8 +142,6 @@ class StartSchema(Body):
 
     @post_load
     def _to_params(self, data: dict[str, Any], **_: Any) -> StartParams:
-        if data.get("tools") is not None:
-            data["tools"] = tuple(data["tools"])
         return StartParams(**data)
 
 
@@ -209,7 +208,7 @@ class RootInterruptSchema(InterruptSchema):
 
 def refuse_unavailable(params: StartParams) -> None:
     """Raise Problem 422 ``not-available`` naming the fields whose feature this version does not have."""
-    asked = {"isolate": params.isolate, "window": params.window is not None}
+    asked = {"isolate": params.isolate}
     wrong = {name: ["is not available in this version; leave it out"] for name, on in asked.items() if on}
     if wrong:
         raise Problem(422, "not-available", f"not available in this version: {', '.join(wrong)}", errors=wrong)
@@ -221,11 +220,4 @@ def load(schema: Schema, document: Any) -> Any:
         return schema.load(document)
     except ValidationError as error:
         found = error.messages if isinstance(error.messages, dict) else {"_schema": error.messages}
-        raise invalid_body({name: _flat(messages) for name, messages in found.items()}) from error
-
-
-def _flat(messages: Any) -> list[str]:
-    # What is wrong inside a list comes by position; the contract has a plain list of messages for each field.
-    if isinstance(messages, dict):
-        return [f"{place}: {text}" for place, inner in messages.items() for text in _flat(inner)]
-    return [str(text) for text in messages]
+        raise invalid_body({name: list(messages) for name, messages in found.items()}) from error

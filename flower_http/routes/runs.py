@@ -14,7 +14,15 @@ from flower_http.paging import cursor_of, limit_up_to, seal_cursor
 from flower_http.parsing import one_of
 from flower_http.replies import Reply, json_reply
 from flower_http.routes.view import Param, about, caller, idempotency, manager, services, view
-from flower_http.schemas import LABEL_NAME, EmptySchema, StartParams, StartSchema, refuse_unavailable
+from flower_http.schemas import (
+    LABEL_NAME,
+    LONGEST_LABEL,
+    LONGEST_LABEL_NAME,
+    EmptySchema,
+    StartParams,
+    StartSchema,
+    refuse_unavailable,
+)
 
 blueprint = Blueprint("runs", __name__)
 
@@ -26,6 +34,8 @@ def _label(text: str) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not _LABEL_NAME.fullmatch(name):
         raise ValueError("must be NAME=VALUE")
+    if len(name) > LONGEST_LABEL_NAME or len(value) > LONGEST_LABEL:
+        raise ValueError(f"has more than {LONGEST_LABEL_NAME} characters in its name, or {LONGEST_LABEL} in its value")
     return {name: value}
 
 

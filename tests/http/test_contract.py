@@ -13,13 +13,13 @@ import yaml
 from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from marshmallow.validate import Length, OneOf
+from marshmallow.validate import OneOf
 from openapi_spec_validator import validate
 
 from flower_core.texts import LANGUAGES
 from flower_http import schemas
 from flower_http.errors import CATALOGUE, Problem
-from flower_http.fields import Flag, Labels, Number, Text, Whole
+from flower_http.fields import Flag, Labels, Number, Text, Texts, Whole
 from flower_http.manager_api import RUN_ID, RUN_STATES
 from flower_http.query import parse_query
 from flower_http.schemas import ONCE_ONLY, StartParams
@@ -150,8 +150,8 @@ def test_every_schema_states_the_bounds_that_are_enforced(name: str) -> None:
 
 def shape(made: marshmallow.fields.Field[Any]) -> dict[str, Any]:
     """What the contract has to say about a field."""
-    kinds = {Text: "string", Flag: "boolean", Whole: "integer", Number: "number", Labels: "object"}
-    kind = kinds.get(type(made), "array")
+    kinds = {Text: "string", Flag: "boolean", Whole: "integer", Number: "number", Labels: "object", Texts: "array"}
+    kind = kinds[type(made)]
     found: dict[str, Any] = {"type": [kind, "null"] if made.allow_none else kind}
     if isinstance(made, Text):
         found |= {"maxLength": made.high} | ({"minLength": made.low} if made.low else {})
@@ -164,13 +164,11 @@ def shape(made: marshmallow.fields.Field[Any]) -> dict[str, Any]:
         key, value = shape(made.key), shape(made.value)
         found |= {"maxProperties": made.most, "additionalProperties": value}
         found["propertyNames"] = {name: bound for name, bound in key.items() if name != "type"}
-    elif isinstance(made, marshmallow.fields.List):
-        found["items"] = shape(made.inner)
+    elif isinstance(made, Texts):
+        found |= {"maxItems": made.most, "items": shape(made.item)}
     for validator in made.validators:
         if isinstance(validator, OneOf):
             found["enum"] = [*validator.choices, *([None] if made.allow_none else [])]
-        elif isinstance(validator, Length):
-            found["maxItems"] = validator.max
     return found
 
 
