@@ -95,9 +95,13 @@ class Runtime:
         self.on_session: SessionListener | None = None
         self._manifest = Manifest(self.run_dir / "manifest.json", self.run_id)
         config, launcher = _made(config_dir or self.run_dir / "config" / self.run_id), write_launcher(self.run_dir)
-        outputs = OutputFiles((self.workbench or Workbench(self.workspace)).spill, lang)
         rewriting = rewriters(
-            outputs=outputs, raw_root=config, ephemeral=ephemeral, trim_all=trim, keep_denials=keep_denials, lang=lang
+            outputs=OutputFiles((self.workbench or Workbench(self.workspace)).spill, lang),
+            raw_root=config if config_dir else config.parent,  # of earlier runs, too
+            ephemeral=ephemeral,
+            trim_all=trim,
+            keep_denials=keep_denials,
+            lang=lang,
         )
         if store is not None and (trim, ephemeral, keep_denials) != (False, True, 1):
             raise ValueError("a store of your own rewrites by its own rewriters; give it those you want")
