@@ -40,8 +40,13 @@ class _JsonFormatter(logging.Formatter):
 def configure(form: str) -> None:
     """Send everything from INFO up to standard error, in ``form`` text or json. Replaces earlier handlers."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if form == "json" else _LineFormatter())
+    handler.setFormatter(formatter(form))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+def formatter(form: str) -> logging.Formatter:
+    """What makes a line of a record, in ``form`` text or json."""
+    return _JsonFormatter() if form == "json" else _LineFormatter()
 
 
 def _time(record: logging.LogRecord) -> str:

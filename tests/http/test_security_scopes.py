@@ -1,0 +1,169 @@
+"""Every address against every token: taken from the routes themselves, so that a new one cannot be forgotten."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flower_http.tokens import SCOPES, TokenStore, add_token, read_rows, revoke_token
+from tests.http.event_tools import Wire
+from tests.http.secured import Secured, secured
+from tests.support import eventually
+
+#: What a token that may only steer must not do; everything else that changes something is steering.
+STARTING = {("POST", "/runs"), ("POST", "/runs/{run_id}/resume"), ("DELETE", "/runs/{run_id}")}
+EVENTS = {("GET", "/events"), ("GET", "/runs/{run_id}/events"), ("HEAD", "/runs/{run_id}/events")}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with secured(tmp_path_factory.mktemp("scopes")) as running:
+        yield running
+
+
+def addresses(live: Secured) -> set[tuple[str, str]]:
+    """Every method and address the server answers, as the contract writes them."""
+    rules = {(method, rule.rule) for rule in live.app.url_map.iter_rules() for method in rule.methods or ()}
+    return {(method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule)) for method, rule in rules} | EVENTS
+
+
+def needed(method: str, path: str) -> str | None:
+    """The scope the contract's prose demands."""
+    if path == "/healthz":
+        return None
+    if method in ("GET", "HEAD"):
+        return "read"
+    return "start" if (method, path) in STARTING else "steer"
+
+
+def status(live: Secured, method: str, path: str, headers: str) -> int:
+    target = re.sub(r"{\w+}", "x", path.replace("{run_id}", live.run_id))
+    return live.ask(target, method=method, headers=headers).status
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_token_reaches_every_address_of_its_scope_and_no_other(live: Secured, scope: str) -> None:
+    for method, path in sorted(addresses(live)):
+        need = needed(method, path)
+        allowed = need is None or SCOPES.index(scope) >= SCOPES.index(need)
+        found = status(live, method, path, live.bearer(scope))
+        assert (found not in (401, 403)) if allowed else (found == 403), (method, path, found)
+
+
+@pytest.mark.parametrize("headers", ["", "Authorization: Bearer flw_guessed\r\n", "Cookie: token=1\r\n"])
+def test_without_a_valid_token_there_is_healthz_and_nothing_else(live: Secured, headers: str) -> None:
+    for method, path in sorted(addresses(live)):
+        found = status(live, method, path, headers)
+        assert found == (200 if path == "/healthz" else 401), (method, path, found)
+
+
+@pytest.mark.parametrize("name", ["token", "access_token", "authorization", "bearer"])
+@pytest.mark.parametrize("path", ["/runs", "/runs/{run_id}/events", "/events", "/healthz"])
+def test_a_token_in_an_address_opens_nothing_and_is_written_nowhere(
+    live: Secured, path: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = f"{path.replace('{run_id}', live.run_id)}?{name}={live.tokens['start']}"
+    with caplog.at_level(logging.DEBUG):
+        alone = live.ask(target)
+        accompanied = live.ask(target, headers=live.bearer("read"))
+    assert alone.status == (400 if path == "/healthz" else 401)
+    assert (accompanied.status, accompanied.json["type"]) == (400, "bad-parameter")
+    assert live.tokens["start"] not in caplog.text + str(alone) + str(accompanied)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "Authorization: Bearer {0}\r\nAuthorization: Bearer {0}\r\n",
+        "Authorization: Bearer {0}, Bearer {0}\r\n",
+        "Authorization: Basic {0}\r\n",
+        "Proxy-Authorization: Bearer {0}\r\n",
+        "X-Authorization: Bearer {0}\r\n",
+        "Authorization: Bearer {0}\x00\r\n",
+        "Authorization: Bearer {0}" + "A" * 600 + "\r\n",
+    ],
+)
+def test_a_token_counts_in_one_place_and_one_form(live: Secured, headers: str) -> None:
+    assert live.ask("/runs", headers=headers.format(live.tokens["start"])).status in (400, 401)
+
+
+def test_a_hash_from_the_file_is_no_token(live: Secured) -> None:
+    for row in read_rows(live.store.path):
+        assert live.ask("/runs", headers=f"Authorization: Bearer {row.sha256}\r\n").status == 401
+
+
+def test_a_revoked_token_lets_its_held_readers_go_and_no_others(tmp_path: Path) -> None:
+    with secured(tmp_path) as live:
+        live.store.on_change.append(live.dispatcher.recheck)
+        target = f"/runs/{live.run_id}/events?after=1&wait=25"
+        with Wire(live.server) as loser, Wire(live.server) as keeper:
+            loser.send(target, headers=live.bearer("read"))
+            keeper.send(target, headers=live.bearer("steer"))
+            eventually(lambda: live.dispatcher.parked == 2)
+            began = time.monotonic()
+            revoke_token(live.store.path, "a-read")
+            live.store.refresh()  # the server does so every second
+            assert loser.reply().status == 401
+            assert time.monotonic() - began < 5
+            eventually(lambda: live.dispatcher.parked == 1)
+            live.log.append("text", "news")
+            assert [event["text"] for event in keeper.reply().json["events"]] == ["news"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        '{"tokens": {}',
+        '{"tokens": [{"name": "x", "scope": ["start"], "sha256": "00"}]}',
+        '{"tokens": [{"name": "two\\nlines", "scope": "start", "sha256": "%s"}]}' % ("0" * 64),
+        '{"tokens": [{"name": 7, "scope": "start", "sha256": "%s"}]}' % ("0" * 64),
+    ],
+)
+def test_a_tokens_file_that_is_spoilt_under_a_running_server_closes_it_until_it_is_mended(
+    tmp_path: Path, text: str
+) -> None:
+    with secured(tmp_path) as live:
+        path = live.store.path
+        whole = path.read_text()
+        path.write_text(text)
+        assert live.ask("/runs", headers=live.bearer("start")).status == 401
+        assert live.ask("/healthz").status == 200
+        path.write_text(whole)
+        assert live.ask("/runs", headers=live.bearer("start")).status == 200
+
+
+def test_a_tokens_file_that_cannot_be_read_for_a_moment_is_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "tokens.json"
+    add_token(path, "a", "read")
+    store = TokenStore(path)
+    kept = path.rename(tmp_path / "kept")
+    path.mkdir()  # reading it fails, whoever tries
+    for _ in range(3):
+        store.refresh()
+    assert store.rows() == ()
+    assert len(caplog.records) == 1
+    stamp = path.stat()
+    path.rmdir()
+    os.link(kept, path)
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert store.refresh()
+    assert [row.name for row in store.rows()] == ["a"]
+
+
+def test_names_that_were_made_here_are_names_that_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    for name in ("a", "0.b-c_d", "x" * 64):
+        add_token(path, name, "read")
+    assert len(json.loads(path.read_text())["tokens"]) == len(read_rows(path)) == 3
