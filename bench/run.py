@@ -12,7 +12,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import flow, following, pages, starting, waiting
+from bench import flow, following, pages, starting, waiting, watchers
 from bench.measuring import Report
 from bench.table import RESULTS, page, plain
 
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "pages": pages.measure,
     "waiting": waiting.measure,
     "following": following.measure,
+    "watchers": watchers.measure,
     "flow": flow.measure,
     "starting": starting.measure,
 }
@@ -37,6 +38,8 @@ def main() -> None:
     unknown = [name for name in given.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    if given.write and given.names:
+        parser.error(f"{RESULTS.name} is written by a run of all of them")
     reports = []
     for name in given.names or BENCHMARKS:
         print(f"measuring {name} …", file=sys.stderr, flush=True)
