@@ -42,3 +42,13 @@ def test_a_json_line_holds_everything(capsys: pytest.CaptureFixture[str]) -> Non
     assert record["message"].startswith("a path: /x\n2026")
     assert "broken\nbadly" in record["exception"]
     assert record["at"].endswith("Z")
+
+
+def test_a_json_line_steers_no_terminal_and_reorders_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("json")
+    odd = "\x9b31m \x1b[2J \u2028 \u202e \U000e0001 清理"
+    logging.getLogger("flower.test").info("a path: %s", odd)
+    written = capsys.readouterr().err
+    assert written[:-1].isprintable()
+    assert "清理" in written
+    assert json.loads(written)["message"] == f"a path: {odd}"
