@@ -30,8 +30,11 @@ FLOWS = {
 class RunWorld:
     """A manager and what it stands on, in ``home``. ``crash`` loses the process's memory, ``boot`` makes a new one."""
 
-    def __init__(self, home: Path, *, buffer_bytes: int = BUFFER_BYTES, **limits: Any) -> None:
+    def __init__(
+        self, home: Path, *, flows: Flows | None = None, buffer_bytes: int = BUFFER_BYTES, **limits: Any
+    ) -> None:
         self.home = home
+        self.flows = flows or Flows(FLOWS)
         self.buffer_bytes = buffer_bytes
         self.limits = {"max_runs": 2, "queue": 2, **limits}
         self.boot()
@@ -44,7 +47,7 @@ class RunWorld:
         self.engine.start()
         places = Places(self.home / "work", self.home / "data")
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "ANTHROPIC_API_KEY": "none"}
-        self.manager = RunManager(self.book, self.engine, Kit(Flows(FLOWS), places, environ), **self.limits)
+        self.manager = RunManager(self.book, self.engine, Kit(self.flows, places, environ), **self.limits)
         self.manager.start_up(resume=resume)
 
     def shut_down(self) -> None:
