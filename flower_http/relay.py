@@ -39,6 +39,8 @@ _HOP: Final = {
 }
 _LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
 _CHUNK: Final = 64 * 1024
+#: Characters of a header's value from which on it may be a secret; shorter ones occur in ordinary words.
+_LEAST_SECRET: Final = 8
 _LOG = logging.getLogger(__name__)
 
 Environ = Mapping[str, Any]
@@ -54,6 +56,8 @@ class RelayApp:
     def __init__(self, upstream: str, credentials: Mapping[str, str]) -> None:
         self.upstream = upstream.rstrip("/")
         self._credentials = dict(credentials)
+        values = (value.removeprefix("Bearer ") for value in credentials.values())
+        self._secrets = [value.encode() for value in values if len(value) >= _LEAST_SECRET]
         self._tokens: set[str] = set()
         self._lock = threading.Lock()
         self._local = threading.local()
@@ -80,12 +84,19 @@ class RelayApp:
             return _error(start_response, "401 Unauthorized", "authentication_error", "not a token of a running run")
         try:
             reply = self._pass_on(environ, path)
+            error_body = reply.content if reply.status_code >= 400 else None
         except requests.RequestException as error:
             _LOG.warning("the model's endpoint cannot be reached: %s", type(error).__name__)
             return _error(start_response, "502 Bad Gateway", "api_error", "the model's endpoint cannot be reached")
         headers = [(name, value) for name, value in reply.headers.items() if name.lower() not in _HOP]
         start_response(f"{reply.status_code} {reply.reason or 'Reply'}", headers)
-        return _Stream(reply)
+        return _Stream(reply) if error_body is None else [self._hide_secrets(error_body)]
+
+    def _hide_secrets(self, error_body: bytes) -> bytes:
+        """What an endpoint says about a refused request; some of them repeat the credential in it."""
+        for secret in self._secrets:
+            error_body = error_body.replace(secret, b"[credential]")
+        return error_body
 
     def _pass_on(self, environ: Environ, path: str) -> requests.Response:
         query = environ.get("QUERY_STRING", "")

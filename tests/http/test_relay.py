@@ -157,6 +157,20 @@ def test_the_errors_of_the_model_arrive_as_they_are() -> None:
             made.close()
 
 
+@pytest.mark.parametrize("header", [("x-api-key", "sk-the-real-key"), ("Authorization", "Bearer sk-the-real-key")])
+def test_an_error_that_repeats_the_credential_arrives_without_it(header: tuple[str, str]) -> None:
+    said = [401, "authentication_error", "the key sk-the-real-key is not known here"]
+    with RehearsalServer({"default": [{"error": said}]}) as rehearsal:
+        made = Relay(rehearsal.url, dict([header]), runs=1)
+        made.start()
+        try:
+            reply = post(made, made.app.admit())
+            assert reply.status_code == 401
+            assert reply.json()["error"]["message"] == "the key [credential] is not known here"
+        finally:
+            made.close()
+
+
 def test_what_is_lent_holds_no_credential_and_ends_with_the_run(
     relay: Relay, upstream: http.server.ThreadingHTTPServer
 ) -> None:
