@@ -11,8 +11,8 @@ from typing import Any, Final
 from flower_http.encode import dumps
 from flower_http.projection import FINAL, RunView, Settled, fold
 
-#: How many events one operation drops at most: about 10 ms of the writer's time.
-SLICE: Final = 2000
+#: How many events one operation drops at most: some 30 ms of the writer's time.
+SLICE: Final = 5000
 
 
 @dataclass(frozen=True)
