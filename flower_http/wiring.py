@@ -19,13 +19,14 @@ from flower_http.engine import Engine
 from flower_http.errors import StartError
 from flower_http.flows import Flows
 from flower_http.idempotency import SqliteKeys
-from flower_http.jobs import Kit
 from flower_http.journal import Journal
+from flower_http.kit import Kit
 from flower_http.log_book import LogBook
 from flower_http.parking import ParkingDispatcher
 from flower_http.places import Places
 from flower_http.poll import EventsApp
 from flower_http.relay import relay_for
+from flower_http.retention import Retention
 from flower_http.runs import RunManager
 from flower_http.server import make_server
 from flower_http.settings import CREDENTIALS, Settings
@@ -70,10 +71,12 @@ class FlowerService:
     def _join(self, settings: Settings, kit: Kit) -> None:
         if kit.relay is None:
             _LOG.warning("a subscription's token cannot be relayed: the commands of agents can read it")
-        book = LogBook(self._journal, settings.ring)
+        book = LogBook(self._journal, settings.ring, keep_events=settings.keep_events)
         self._manager = RunManager(
             book, self._engine, kit, max_runs=settings.max_runs, queue=settings.queue, lang=settings.lang
         )
+        keep_days = settings.keep_days
+        self._retention = None if keep_days is None else Retention(book, self._manager.delete, keep_days)
         self._tokens = TokenStore(settings.tokens_path, settings.token)
         app = create_app(
             settings,
@@ -116,6 +119,8 @@ class FlowerService:
             # Not set aside by itself: most of what people have been told may still be in it.
             way = "restore a backup, or move it away together with its -wal and -shm to begin with none"
             raise StartError(f"{self._journal.file.path} is damaged ({error}): {way}") from error
+        if self._retention is not None:
+            self._retention.start()
         self._serving.start()
         self._tokens.on_change.append(self._dispatcher.recheck)
         threading.Thread(target=self._watch_tokens, name="flower-tokens", daemon=True).start()
@@ -124,6 +129,8 @@ class FlowerService:
         """Stop the runs so that they can go on later, let the readers go, close the books; within ``deadline_s``."""
         until = time.monotonic() + deadline_s
         self._leaving.set()
+        if self._retention is not None:
+            self._retention.stop()
         self._manager.shut_down(max(0.5, deadline_s - _READERS_S - _JOURNAL_S - _ENGINE_S))
         self._server.close(_READERS_S)
         self._keys.close()
