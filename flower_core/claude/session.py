@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -28,6 +29,8 @@ _DRAIN_S = 5.0
 _CLOSE_S = 15.0
 _ASK_S = 20.0
 _STDERR_LINES = 30
+#: What the program writes at the first request of the main thread to a model that is not on its list.
+_UNKNOWN_MODEL = re.compile(r'unrecognized_model\].*"query_source":"sdk"')
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class AgentSession:
 
     def __init__(self, make_options: Callable[[Callable[[str], None]], ClaudeAgentOptions]) -> None:
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        self._options = make_options(self._stderr.append)
+        self._model_known = True
+        self._options = make_options(self._note_stderr)
         self._client = ClaudeSDKClient(self._options)
         self._result_due = False  # a turn is in flight, and its result will come
         self._works_on = False  # the turn has had its result, but a subagent does not know yet
@@ -129,6 +133,11 @@ class AgentSession:
         with contextlib.suppress(Exception):  # a process that has just died needs no stopping
             await asyncio.wait_for(self._client.interrupt(), _STOP_S)
 
+    def _note_stderr(self, line: str) -> None:
+        self._stderr.append(line)
+        if _UNKNOWN_MODEL.search(line):
+            self._model_known = False
+
     def ask_window(self, learn: Callable[[int | None], None]) -> None:
         """Ask the program how large the model's context window is; ``learn`` gets the tokens, None if it cannot say.
 
@@ -141,7 +150,7 @@ class AgentSession:
         with contextlib.suppress(Exception):  # a process that has just died, or is too busy to say
             usage = await asyncio.wait_for(self._client.get_context_usage(), _ASK_S)
             # Of a model it does not know the program assumes the largest window there is: that is no answer.
-            if usage.get("autocompactSource") != "unknown-model":
+            if self._model_known:
                 window = int(usage["maxTokens"])
         learn(window)
 
