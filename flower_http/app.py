@@ -11,6 +11,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
+from flower_http.access import log_reply
 from flower_http.auth import NOBODY, Guard
 from flower_http.errors import CONTENT_TYPE, Problem, unavailable
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
@@ -133,6 +134,5 @@ def _finish(response: Response) -> Response:
     rule = request.url_rule.rule if request.url_rule is not None else UNMATCHED
     services().metrics.observe(rule, request.method, response.status_code, time.perf_counter() - g.began)
     name = g.principal.name if "principal" in g else NOBODY
-    what = (name, request.method[:_MOST_METHOD], request.path[:_MOST_PATH], response.status_code)
-    _LOG.info("%s %s %r %d %s", *what, request_id(request.environ))
+    log_reply(name, request.method, request.path, response.status_code, request_id(request.environ))
     return response

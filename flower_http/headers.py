@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
+from random import getrandbits
 from typing import Any
 
 REQUEST_ID = "X-Request-Id"
@@ -30,7 +30,8 @@ def request_id(environ: Mapping[str, Any] | dict[str, Any]) -> str:
     if isinstance(known, str):
         return known
     sent = environ.get("HTTP_X_REQUEST_ID", "")
-    chosen = sent if _USABLE_ID.fullmatch(sent) else uuid.uuid4().hex
+    # Not a secret, only unlike all others.
+    chosen = sent if sent and _USABLE_ID.fullmatch(sent) else f"{getrandbits(128):032x}"
     if isinstance(environ, dict):
         environ[_ENVIRON_KEY] = chosen
     return chosen

@@ -11,29 +11,32 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
+from flower_http.access import log_reply
+from flower_http.auth import NOBODY, Principal
 from flower_http.errors import CONTENT_TYPE, Problem, unknown_run
 from flower_http.event_log import EventLog
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
 from flower_http.log_book import LogBook
+from flower_http.pacing import Pacer
+from flower_http.projection import RunView
 from flower_http.query import EventsQuery, parse_query
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WSGIApp = Callable[[Environ, StartResponse], Iterable[bytes]]
-#: Raises Problem when the request may not do what needs the scope.
-Guard = Callable[[Environ, str], object]
+#: Who makes a request. Raises Problem when they may not do what needs the scope.
+Guard = Callable[[Environ, str], Principal]
 #: The run a root verb means, by id or None. Raises Problem.
 Resolve = Callable[[str | None], str]
 #: Told of every reply: the template of its address, method, status, and the seconds it took.
 Observe = Callable[[str, str, int, float], None]
 
-#: What a reader who got nothing and was not held should wait before asking again, in milliseconds.
-RETRY_AFTER_MS: Final = 1000
+#: What a reader should wait at least who wanted to be held and could not be, in milliseconds.
+NOT_HELD_MS: Final = 1000
 #: How many readers may wait in worker threads where no dispatcher can park them; must leave threads for others.
 MAX_WAITS: Final = 2
 #: How often such a reader's token, connection and server are looked at, in seconds.
@@ -61,14 +64,30 @@ class Reading:
 
 @dataclass(frozen=True)
 class Held:
-    """What a dispatcher has done for a reader already: ``waited`` tells whether it was held for as long as it asked."""
+    """What a dispatcher has done for a reader already.
+
+    ``waited`` tells whether it was held for as long as it asked, ``checked`` whether its token was looked at just now.
+    """
 
     reading: Reading
     waited: bool
+    checked: bool = False
 
 
-#: Set around the serving of a request by whoever has held it; then it is answered without any more waiting.
-HELD: ContextVar[Held | None] = ContextVar("flower_held", default=None)
+#: Where in the environ a dispatcher leaves what it knows of a request, a Held or a Problem; then nothing waits.
+HELD: Final = "flower.held"
+#: Where the name of who makes the request is kept. No header can get there: those are called HTTP_….
+_NAME: Final = "flower.name"
+
+
+@dataclass(frozen=True)
+class _Page:
+    """A page, and all it was made from. ``view`` is replaced by another object with every change of a run."""
+
+    view: RunView
+    first_seq: int
+    asked: tuple[int, int, bool, int]
+    body: bytes
 
 
 class EventsApp:
@@ -95,6 +114,9 @@ class EventsApp:
         self._observe = observe
         self._slots = threading.BoundedSemaphore(max_waits) if max_waits else None
         self._leaving = threading.Event()
+        self._last_page: _Page | None = None
+        #: Says when readers who found nothing should come again.
+        self.pacer = Pacer()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """The WSGI entry point."""
@@ -102,7 +124,8 @@ class EventsApp:
         if not is_events_path(path) or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             return self._fallback(environ, start_response)
         began = time.perf_counter()
-        headers = [*ALWAYS, (REQUEST_ID, request_id(environ))]
+        name = request_id(environ)
+        headers = [*ALWAYS, (REQUEST_ID, name)]
         code = 200
         try:
             content_type, body = "application/json", self._answer(environ)
@@ -115,11 +138,12 @@ class EventsApp:
         if self._observe is not None:
             route = "/events" if path == "/events" else "/runs/<run_id>/events"
             self._observe(route, environ["REQUEST_METHOD"], code, time.perf_counter() - began)
+        log_reply(environ.get(_NAME, NOBODY), environ["REQUEST_METHOD"], path, code, name)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
     def authorise(self, environ: Environ) -> None:
         """Raises :class:`Problem` when this request may not read."""
-        self._guard(environ, "read")
+        environ[_NAME] = self._guard(environ, "read").name
 
     def plan(self, environ: Environ) -> Reading:
         """What a request for events asks for. Raises :class:`Problem` for one that must be refused."""
@@ -144,24 +168,44 @@ class EventsApp:
             return None
         self.authorise(environ)
         reading = _reading(log, parse_query(environ.get("QUERY_STRING", ""), root=False), environ)
-        return reading if log.in_memory(reading.after) else None
+        return reading if self.in_memory(reading) else None
+
+    @staticmethod
+    def in_memory(reading: Reading) -> bool:
+        """Whether ``reading`` can be answered without touching the disk."""
+        return reading.log.in_memory(reading.after)
 
     def leave(self) -> None:
         """Let every reader that waits in a worker thread go, and hold none from now on."""
         self._leaving.set()
 
     def _answer(self, environ: Environ) -> bytes:
-        held = HELD.get()
+        held = environ.get(HELD)
         if held is None:
             reading = self.plan(environ)
-            held = Held(reading, waited=self._wait(reading, environ))
-        else:
+            held = Held(reading, waited=self._wait(reading, environ), checked=True)
+        elif isinstance(held, Problem):
+            raise held
+        if not held.checked:
             self.authorise(environ)  # a token may have been revoked while its reader was held
-        reading = held.reading
-        idle_ms = RETRY_AFTER_MS
-        if held.waited:
-            idle_ms = max(0, RETRY_AFTER_MS - round(reading.wait * 1000))
-        return reading.log.page(reading.after, reading.limit, skip_gap=reading.skip_gap, idle_ms=idle_ms)
+        return self._page(held.reading, 0 if held.reading.ready else self._pause_ms(held))
+
+    def _pause_ms(self, held: Held) -> int:
+        if self._leaving.is_set():
+            return NOT_HELD_MS
+        pause = self.pacer.pause_ms()
+        return max(0, pause - round(held.reading.wait * 1000)) if held.waited else max(pause, NOT_HELD_MS)
+
+    def _page(self, reading: Reading, idle_ms: int) -> bytes:
+        """The page, made once for all who ask the same before anything changes, as those do who have waited for it."""
+        log, asked = reading.log, (reading.after, reading.limit, reading.skip_gap, idle_ms)
+        view, first_seq, last = log.view, log.first_seq, self._last_page
+        if last is not None and last.view is view and last.asked == asked and last.first_seq == first_seq:
+            return last.body
+        body = log.page(reading.after, reading.limit, skip_gap=reading.skip_gap, idle_ms=idle_ms)
+        if log.view is view:
+            self._last_page = _Page(view, first_seq, asked, body)
+        return body
 
     def _wait(self, reading: Reading, environ: Environ) -> bool:
         """Hold a reader in this thread until there is something to read; False when it cannot be held for its time."""

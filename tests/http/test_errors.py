@@ -5,6 +5,7 @@ import hashlib
 import json
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,15 +14,20 @@ from typing import Any
 import pytest
 import yaml
 from flask.testing import FlaskClient
+from werkzeug.datastructures import Headers
 from werkzeug.test import TestResponse
+from werkzeug.wrappers import Request
 
 from flower_http.app import create_app
+from flower_http.channel import Deadlines
 from flower_http.errors import CATALOGUE, CONTENT_TYPE
 from flower_http.idempotency import SqliteKeys, digest
 from flower_http.journal import Journal
 from flower_http.log_book import LogBook
+from flower_http.server import make_server
 from flower_http.settings import MAX_BODY_BYTES, Settings
 from flower_http.views import AskView
+from tests.http.event_tools import Wire
 from tests.http.json_of import json_of
 from tests.http.memory_manager import MemoryManager
 
@@ -104,6 +110,21 @@ def _expired(world: World) -> TestResponse:
     return world.open.get(f"{world.at}/events?after=1")
 
 
+def _on_the_wire(sent: bytes, **settings: Any) -> TestResponse:
+    """What a server answers to bytes that no application ever sees."""
+    server = make_server(lambda environ, start: [], **settings)
+    serving = threading.Thread(target=server.run)
+    serving.start()
+    try:
+        with Wire(server) as wire:
+            wire.raw(sent)
+            got = wire.reply()
+    finally:
+        server.close()
+        serving.join(5)
+    return TestResponse([got.body], str(got.status), Headers(list(got.headers.items())), Request.from_values())
+
+
 CASES: dict[str, Callable[[World], TestResponse]] = {
     "bad-request": lambda world: world.open.post("/interrupt", data=b"{", environ_overrides={"CONTENT_LENGTH": "9"}),
     "bad-json": lambda world: world.open.post("/runs", data="{", content_type="application/json"),
@@ -117,6 +138,7 @@ CASES: dict[str, Callable[[World], TestResponse]] = {
     "unknown-run": lambda world: world.open.get("/runs/20200101t000000000-0000"),
     "unknown-ask": lambda world: world.post(f"{world.at}/answer", ask_id="q9", text="x"),
     "method-not-allowed": lambda world: world.open.delete("/runs"),
+    "request-timeout": lambda world: _on_the_wire(b"GET / HTTP/1.1\r\n", deadlines=Deadlines(head=0.1)),
     "workspace-busy": lambda world: world.post("/runs", task="a", workspace="w"),
     "flow-busy": lambda world: world.post("/runs", flow="solo"),
     "ask-settled": lambda world: world.post(f"{world.at}/answer", ask_id="q1", text="x"),
@@ -137,6 +159,7 @@ CASES: dict[str, Callable[[World], TestResponse]] = {
     "internal-error": lambda world: world.failing("get", RuntimeError("secret")).get(world.at),
     "journal-unavailable": lambda world: world.failing("list", sqlite3.OperationalError("disk")).get("/runs"),
     "not-ready": _unready,
+    "overloaded": lambda world: _on_the_wire(b"GET / HTTP/1.1\r\n\r\n", connection_limit=0),
 }
 
 

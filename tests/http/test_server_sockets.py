@@ -230,6 +230,7 @@ def test_without_a_dispatcher_readers_are_let_go_at_the_end(book: LogBook, log: 
 ROOT = Path(__file__).parents[2]
 MAIN_THREAD = """
     import signal, sys, threading
+    from flower_http.auth import Principal
     from flower_http.journal import Journal
     from flower_http.log_book import LogBook
     from flower_http.parking import ParkingDispatcher
@@ -239,7 +240,7 @@ MAIN_THREAD = """
 
     book = LogBook(Journal(sys.argv[1]))
     book.create({"id": "r1"})
-    app = EventsApp(book, lambda environ, scope: None, None, str)
+    app = EventsApp(book, lambda environ, scope: Principal("eye", scope, "eye"), None, str)
     dispatcher = ParkingDispatcher(app)
     server = make_server(app, dispatcher=dispatcher)
     signal.signal(signal.SIGTERM, lambda *_: server.close(5))
