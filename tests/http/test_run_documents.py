@@ -1,0 +1,179 @@
+"""The documents of a run: where they come from, what may be in their place, and that an ended run keeps its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flower_http.documents import MOST_BYTES, Document
+from flower_http.flows import Flows
+from tests.http.gated_flow import SCENES
+from tests.http.run_world import FLOWS, RunWorld
+
+NOTED = {"noted": "tests.http.noted_flow:make", "elsewhere": "tests.http.noted_flow:make_elsewhere"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[RunWorld]:
+    SCENES.clear()
+    world = RunWorld(tmp_path, flows=Flows({**FLOWS, **NOTED}))
+    yield world
+    world.shut_down()
+
+
+def notes_of(world: RunWorld, workspace: str) -> Path:
+    return world.home / "work" / workspace / ".flower" / "notes"
+
+
+def found(world: RunWorld, run_id: str) -> dict[str, str]:
+    return {document.name: document.text for document in world.manager.documents(run_id)}
+
+
+def test_they_are_read_where_they_lie_while_the_run_goes_on(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    assert world.manager.documents(run.id) == []
+    notes = notes_of(world, "w")
+    (notes / "goal.md").write_text("# goal")
+    (notes / "brief.md").write_text("# brief")
+    (notes / "other.md").write_text("# nobody asked for it")
+    os.utime(notes / "brief.md", (1000, 1000))
+    assert world.manager.documents(run.id)[0] == Document("brief", "brief", 1000.0, "# brief")
+    assert list(found(world, run.id)) == ["brief", "goal"]
+    here.go.set()
+
+
+def test_their_files_have_the_names_of_the_runs_language(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted", lang="zh")
+    for name in ("需求.md", "目标.md", "问答记录.md", "brief.md"):
+        (notes_of(world, "w") / name).write_text(name)
+    titles = [(document.name, document.title) for document in world.manager.documents(run.id)]
+    assert titles == [("brief", "需求"), ("goal", "目标"), ("questions", "问答记录")]
+    here.go.set()
+
+
+def test_an_ended_run_keeps_what_it_was_about_whatever_later_runs_write(world: RunWorld) -> None:
+    first, here = world.begun("w", flow="noted")
+    (notes_of(world, "w") / "brief.md").write_text("of the first")
+    here.go.set()
+    world.reaches(first.id, "succeeded")
+    second = world.start("", "w", flow="noted")
+    world.reaches(second.id, "succeeded")
+    (notes_of(world, "w") / "brief.md").write_text("of a third")
+    assert found(world, first.id) == found(world, second.id) == {"brief": "of the first"}
+
+
+@pytest.mark.parametrize("task", ["fail", "exit"])
+def test_a_run_that_fails_keeps_them_too(world: RunWorld, task: str) -> None:
+    notes_of(world, "w").mkdir(parents=True)
+    (notes_of(world, "w") / "brief.md").write_text("what failed")
+    run = world.start(task, "w", flow="noted")
+    world.reaches(run.id, "failed")
+    (notes_of(world, "w") / "brief.md").unlink()
+    assert found(world, run.id) == {"brief": "what failed"}
+
+
+def test_a_cancelled_run_has_them_the_moment_it_is_seen_to_be_cancelled(world: RunWorld) -> None:
+    run, _ = world.begun("w", flow="noted")
+    (notes_of(world, "w") / "brief.md").write_text("cancelled")
+    assert world.manager.cancel(run.id).state == "cancelled"
+    (notes_of(world, "w") / "brief.md").write_text("later")
+    assert found(world, run.id) == {"brief": "cancelled"}
+
+
+def test_a_run_that_was_cut_off_shows_them_as_they_are_and_goes_on_with_them(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    world.crash()
+    world.boot(resume=False)
+    (notes_of(world, "w") / "brief.md").write_text("meanwhile")
+    assert found(world, run.id) == {"brief": "meanwhile"}
+    here.go.set()
+    world.manager.resume(run.id)
+    world.reaches(run.id, "succeeded")
+    (notes_of(world, "w") / "brief.md").unlink()
+    assert found(world, run.id) == {"brief": "meanwhile"}
+
+
+def test_an_interrupted_run_that_is_cancelled_keeps_them(world: RunWorld) -> None:
+    run, _ = world.begun("w", flow="noted")
+    (notes_of(world, "w") / "brief.md").write_text("as it was")
+    world.crash()
+    world.boot(resume=False)
+    assert world.manager.cancel(run.id).state == "cancelled"
+    (notes_of(world, "w") / "brief.md").unlink()
+    assert found(world, run.id) == {"brief": "as it was"}
+
+
+def test_handoffs_are_numbered_from_the_oldest_on_the_archived_ones_included(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    notes = notes_of(world, "w")
+    (notes / "archive" / "20260131-100000").mkdir(parents=True)
+    places = [
+        "archive/20260131-100000/handoff-Work.md",
+        "archive/handoff-Work-1.md",
+        "handoff-Work.md",
+        "handoff-a.txt",
+    ]
+    for at, name in enumerate(places):
+        (notes / name).write_text(name)
+        os.utime(notes / name, (1000 + at, 1000 + at))
+    assert found(world, run.id) == {f"handoff-{number}": name for number, name in enumerate(places[:3], 1)}
+    here.go.set()
+
+
+def test_a_workbench_outside_the_workspace_is_looked_at_where_it_is(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="elsewhere", lang="zh")
+    (world.home / "work" / ".bench-w" / "notes" / "brief.md").write_text("out there")
+    assert found(world, run.id) == {"brief": "out there"}
+    here.go.set()
+    world.reaches(run.id, "succeeded")
+    assert found(world, run.id) == {"brief": "out there"}
+
+
+def test_a_run_that_has_no_workbench_or_has_not_begun_has_none(world: RunWorld) -> None:
+    notes_of(world, "w").mkdir(parents=True)
+    (notes_of(world, "w") / "brief.md").write_text("of somebody else")
+    without, here = world.begun("w")
+    assert found(world, without.id) == {}
+    here.go.set()
+    world.reaches(without.id, "succeeded")
+    gates = [world.begun(name)[1] for name in ("one", "two")]
+    queued = world.start("", "w", flow="noted")
+    assert (queued.state, found(world, queued.id)) == ("queued", {})
+    for gate in gates:
+        gate.go.set()
+
+
+def test_what_an_agent_puts_in_their_place_leads_nowhere(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    notes, secret = notes_of(world, "w"), world.home / "work" / "secret.md"
+    secret.write_text("the secret")
+    (notes / "brief.md").symlink_to(secret)
+    os.mkfifo(notes / "goal.md")
+    (notes / "questions.md").mkdir()
+    (notes / "handoff-link.md").symlink_to(secret)
+    (notes / "archive").symlink_to(world.home / "work")
+    assert found(world, run.id) == {}
+    here.go.set()
+    world.reaches(run.id, "succeeded")
+    assert found(world, run.id) == {}
+
+
+def test_notes_that_have_become_a_link_are_not_followed(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    elsewhere = world.home / "work" / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "brief.md").write_text("the secret")
+    notes_of(world, "w").rename(notes_of(world, "w").with_name("moved"))
+    notes_of(world, "w").symlink_to(elsewhere)
+    assert found(world, run.id) == {}
+    here.go.set()
+
+
+def test_of_an_endless_document_the_beginning_is_shown_and_bytes_that_are_no_text_do_no_harm(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    (notes_of(world, "w") / "brief.md").write_bytes(b"\xff" + b"x" * MOST_BYTES * 2)
+    assert found(world, run.id)["brief"] == "\ufffd" + "x" * (MOST_BYTES - 1)
+    here.go.set()
