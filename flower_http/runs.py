@@ -162,9 +162,9 @@ class RunManager:
             raise Problem(409, "not-ended", f"the run is {log.view.state}; cancel it first")
         try:
             self._kit.places.drop(log.view)
-        except (OSError, sqlite3.Error) as error:
+            self._book.delete(run_id)  # last, so that no books are left that nobody knows of
+        except (OSError, sqlite3.Error, JournalUnavailable) as error:
             raise unavailable(f"the run is still there: {error}") from error
-        self._book.delete(run_id)  # last, so that no books are left that nobody knows of
 
     # ---- looking
 

@@ -17,7 +17,7 @@ from flower_http.journal import JournalUnavailable
 from flower_http.retention import Retention
 from tests.http.event_tools import Wire, disk_refusing, finish, new_run, open_book, page, say, serving, strictly
 from tests.http.gated_flow import SCENES
-from tests.http.run_world import RunWorld
+from tests.http.run_world import RunWorld, refused
 from tests.support import eventually
 
 
@@ -252,3 +252,15 @@ def test_what_cannot_be_deleted_does_not_keep_the_rest(path: Path) -> None:
         eventually(lambda: book.list()[0] == [])
         retention.stop(5)
         assert tried.count("r1") == tried.count("r2") == 1
+
+
+def test_a_run_that_the_journal_does_not_let_go_is_said_to_be_there_still(world: RunWorld) -> None:
+    run_id = world.begun("a")[0].id
+    world.manager.cancel(run_id)
+    world.journal.close()
+    problem = refused(lambda: world.manager.delete(run_id))
+    assert (problem.status, problem.slug) == (503, "journal-unavailable")
+    world.crash()
+    world.boot()
+    world.manager.delete(run_id)
+    assert refused(lambda: world.manager.get(run_id)).status == 404
