@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from flower_core.documents import Brief
+from flower_core.documents import Brief, frozen_handoffs
 from flower_core.lineage import FILE_NAME, Lineage, archive
 from flower_core.texts import DEFAULT_LANG, texts_for
 from flower_core.workbench import Workbench
@@ -96,10 +96,11 @@ def state_of(places: Places) -> WakeState:
 
 
 def put_away(places: Places) -> None:
-    """Move lineage, brief and goal to ``notes/archive/<stamp>/``, so that the next run starts from nothing."""
+    """Move lineage, brief, goal and handoffs to ``notes/archive/<stamp>/``: the next run starts from nothing."""
     notes = places.workbench.notes
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    archive(places.run_dir, notes, [places.brief.name, places.goal.name], stamp)
+    handoffs = [str(path.relative_to(notes)) for path in frozen_handoffs(notes)]
+    archive(places.run_dir, notes, [places.brief.name, places.goal.name, *handoffs], stamp)
 
 
 def say(places: Places, words: str) -> None:

@@ -215,8 +215,10 @@ class _Run:
         before = self._runner.on_session
 
         def known(name: str, session_id: str) -> None:
-            if name in self._names:
-                self._remember(name, session_id)
+            # A further round is held in the step's own session, so when that hands over the step has moved, too.
+            step = name.rpartition("#round")[0] or name
+            if step in self._names:
+                self._remember(step, session_id)
             if before is not None:
                 before(name, session_id)
 

@@ -10,7 +10,7 @@ import pytest
 from claude_agent_sdk import HookMatcher
 
 from flower_core import AgentSpec, CompactPolicy, HumanChannel, Workbench, clarify, coordinator, judge, oracle, worker
-from flower_core.claude.options import Opening, Surroundings, build_options
+from flower_core.claude.options import Opening, Surroundings, aside, build_options
 
 
 def around(tmp_path: Path, **more: Any) -> Surroundings:
@@ -145,6 +145,28 @@ def test_how_a_conversation_may_shrink_is_in_the_environment(
 ) -> None:
     env = build_options(AgentSpec("Agent", compact=compact), around(tmp_path)).env
     assert {name: value for name, value in env.items() if "COMPACT" in name} == chosen
+
+
+@pytest.mark.parametrize(
+    ("compact", "chosen"), [(None, {"DISABLE_AUTO_COMPACT": "1"}), (CompactPolicy(), {})], ids=["ours", "its own"]
+)
+def test_where_sessions_hand_over_nothing_is_compacted_unless_the_spec_says_so(
+    tmp_path: Path, compact: CompactPolicy | None, chosen: dict[str, str]
+) -> None:
+    env = build_options(AgentSpec("Agent", compact=compact), around(tmp_path, handoff=True)).env
+    assert {name: value for name, value in env.items() if "COMPACT" in name} == chosen
+
+
+def test_a_turn_aside_differs_in_what_it_may_do_and_in_nothing_the_model_is_told(tmp_path: Path) -> None:
+    spec = AgentSpec("Agent", "Do it.", allowed_tools=("Bash",), max_budget_usd=1.0, max_turns=90)
+    options = build_options(spec, around(tmp_path), Opening("s1", budget_usd=0.5))
+    beside = aside(options, "s1", refusal="Not now.", replies=3, stderr=print)
+    assert (beside.resume, beside.fork_session, beside.session_id) == ("s1", True, None)
+    assert (beside.max_budget_usd, beside.max_turns) == (None, 3)
+    for told in ("system_prompt", "tools", "model", "mcp_servers", "agents", "env"):
+        assert getattr(beside, told) == getattr(options, told)
+    (matcher,) = (beside.hooks or {})["PreToolUse"]
+    assert (matcher.matcher, matcher.on_failure) == (None, "block")
 
 
 def test_a_guard_before_a_call_refuses_when_it_breaks_and_the_specs_own_hooks_come_after(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flower_core.documents import Brief, Goal
+from flower_core.documents import Brief, Goal, Handoff, frozen_handoffs
 from flower_core.human import HumanChannel
 from flower_core.workflow import Workflow, starter_flow, wake_state
 from flower_core.workflow.step import Context
@@ -261,10 +261,14 @@ def test_a_clarification_that_broke_off_goes_on_and_hears_what_was_said(place: P
 
 def test_new_puts_everything_away_first(place: Place) -> None:
     place.run(place.flow("做一个计数器"))
+    for _ in range(2):
+        Handoff(doing="计数", next="清零", scene="无").freeze(place.notes, "干活")
     place.run(place.flow("做一个计时器", new=True))
     assert [call.resume for call in place.runner.calls] == [None] * 4
-    (archive,) = (place.notes / "archive").iterdir()
-    assert sorted(path.name for path in archive.iterdir()) == ["lineage.json", "目标.md", "需求.md"]
+    (stamped,) = (place.notes / "archive").iterdir()
+    handoffs = ["handoff-干活-1.md", "handoff-干活.md"]
+    assert sorted(path.name for path in stamped.iterdir()) == [*handoffs, "lineage.json", "目标.md", "需求.md"]
+    assert frozen_handoffs(place.notes) == []
     assert place.runner.names == ["确认需求", "设定目标", "干活", "干活·判定#1"]
 
 

@@ -91,6 +91,21 @@ def test_names_with_a_suffix_never_enter_the_lineage(tmp_path: Path) -> None:
     assert lineage(tmp_path) == {"a": "p0-3"}
 
 
+def test_a_further_round_that_hands_over_takes_the_step_along(tmp_path: Path) -> None:
+    seen: list[dict[str, str]] = []
+    runner = ScriptedRunner(tmp_path)
+
+    def moved(_call: Call) -> None:
+        assert runner.on_session is not None
+        runner.on_session("a#round2", "fresh")
+        seen.append(lineage(tmp_path))
+
+    runner.script = {"a#round2": Reply(meanwhile=moved)}
+    step = Step("a", SPEC, "p", gate=lambda result, _: result.step != "a", retries=1, on_reject=lambda *_: "again")
+    asyncio.run(Workflow([step]).run(runner))
+    assert seen == [{"a": "fresh"}]
+
+
 def test_the_listener_of_the_runtime_still_hears_of_every_session(tmp_path: Path) -> None:
     heard: list[tuple[str, str]] = []
     runner = ScriptedRunner(tmp_path)
