@@ -169,6 +169,8 @@ def shape(made: marshmallow.fields.Field[Any]) -> dict[str, Any]:
     for validator in made.validators:
         if isinstance(validator, OneOf):
             found["enum"] = [*validator.choices, *([None] if made.allow_none else [])]
+    if isinstance(made, Text) and made.low and not found.keys() & {"pattern", "enum"}:
+        found["pattern"] = r"\S"  # not only of blanks
     return found
 
 
