@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from flower_core.events import clean_text
@@ -20,7 +21,7 @@ class _LineFormatter(logging.Formatter):
         parts = [_time(record), record.levelname, record.name, _message(record)]
         if record.exc_info:
             parts.append(self.formatException(record.exc_info))
-        return "".join(char if char.isprintable() else _escaped(char) for char in " ".join(parts))
+        return _printable(" ".join(parts), _escaped)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -34,7 +35,7 @@ class _JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         text = json.dumps({key: clean_text(value) for key, value in line.items()}, ensure_ascii=False)
-        return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+        return _printable(text, lambda char: json.dumps(char)[1:-1])
 
 
 def configure(form: str) -> None:
@@ -57,6 +58,12 @@ def _message(record: logging.LogRecord) -> str:
     # Some libraries log what a client sent, all of it.
     text = record.getMessage()
     return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}… ({len(text)} characters)"
+
+
+def _printable(text: str, escape: Callable[[str], str]) -> str:
+    # Nearly every line is printable as it is, and there is one for every request: looking at each character would cost
+    # as much as parsing the request.
+    return text if text.isprintable() else "".join(char if char.isprintable() else escape(char) for char in text)
 
 
 def _escaped(char: str) -> str:
