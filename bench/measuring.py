@@ -7,6 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from pathlib import Path
 
 #: Seconds a child may take to begin and to end.
 _PATIENCE_S = 60.0
+#: So much of the log of one that did not work is shown, in characters.
+_LOG_SHOWN = 2000
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,16 @@ def resident_mb(process: int | str = "self") -> float:
 
 
 class Child:
-    """A process that answers commands."""
+    """A process that answers commands. What it logs goes to a file, as a service's log does."""
 
     def __init__(self, module: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._log,
             env=env,
             text=True,
             bufsize=1,
@@ -124,11 +129,15 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
+        finally:
+            self._log.close()
 
     def _line(self) -> str:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
-            raise SystemExit(f"{' '.join(map(str, self._process.args))} has ended early")  # type: ignore[arg-type]
+            self._process.wait(_PATIENCE_S)
+            self._log.seek(0)
+            raise SystemExit(f"a child process has ended early: {self._log.read()[-_LOG_SHOWN:]}")
         return line.strip()
 
 
