@@ -60,6 +60,11 @@ class Server:
         return len(self._server.active_channels)
 
     @property
+    def unsent(self) -> int:
+        """How many bytes of replies wait in memory for clients to take them."""
+        return sum(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))
+
+    @property
     def refused(self) -> int:
         """How many requests have been refused because they were too slow or more than the server can do."""
         return self._server.refused
@@ -102,7 +107,7 @@ class Server:
             parking = isinstance(dispatcher, ParkingDispatcher)
             if not (dispatcher.drain(grace_s) if parking else wait_idle(dispatcher, grace_s)):
                 _log.warning("some requests were not finished within %g s", grace_s)
-            while self._unsent() and time.monotonic() < deadline:
+            while self.unsent and time.monotonic() < deadline:
                 time.sleep(_FLUSH_LOOK_S)
             dispatcher.shutdown(timeout=max(0.0, deadline - time.monotonic()))
             running = self._server.loop.thread is not None
@@ -112,9 +117,6 @@ class Server:
             else:
                 self._server.loop.close()
                 self._stopped.set()
-
-    def _unsent(self) -> bool:
-        return any(channel.total_outbufs_len for channel in list(self._server.active_channels.values()))
 
     def _in_loop(self, action: Callable[[], None]) -> None:
         """Do ``action`` on the thread that owns the sockets; on this one when no loop runs."""

@@ -18,7 +18,7 @@ from flower_http.event_log import EventLog
 from flower_http.journal import Journal
 from flower_http.log_book import LogBook
 from flower_http.parking import ParkingDispatcher
-from flower_http.poll import EventsApp
+from flower_http.poll import EventsApp, WSGIApp
 from flower_http.server import Server, make_server
 
 Json = dict[str, Any]
@@ -127,13 +127,16 @@ def serving(
     park: bool = True,
     max_parked: int = 5000,
     max_waits: int = 2,
+    max_queued: int = 1000,
     door: Door | None = None,
+    fallback: WSGIApp = behind,
+    **settings: Any,
 ) -> Iterator[Serving]:
-    """A real server on a free port of this machine."""
+    """A real server on a free port of this machine; ``settings`` go to make_server."""
     guard = door or Door()
-    app = EventsApp(book, guard, behind, only_run, max_waits=max_waits)
-    dispatcher = ParkingDispatcher(app, max_parked=max_parked) if park else None
-    server = make_server(app, port=0, threads=threads, dispatcher=dispatcher)
+    app = EventsApp(book, guard, fallback, only_run, max_waits=max_waits)
+    dispatcher = ParkingDispatcher(app, max_parked=max_parked, max_queued=max_queued) if park else None
+    server = make_server(app, port=0, threads=threads, dispatcher=dispatcher, **settings)
     thread = threading.Thread(target=server.run, name="loop")
     thread.start()
     try:
@@ -172,6 +175,10 @@ class Wire:
     def close(self) -> None:
         self._stream.close()
         self._socket.close()
+
+    def cut(self) -> None:
+        """End the connection under whoever is using it."""
+        self._socket.shutdown(socket.SHUT_RDWR)
 
     def send(self, target: str, *, method: str = "GET", body: bytes = b"", headers: str = "") -> None:
         length = f"Content-Length: {len(body)}\r\n" if body or method == "POST" else ""
