@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import secrets
+import stat
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ ENV_NAME = "env"
 _RESERVED = (ENV_NAME, "local")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _LOG = logging.getLogger(__name__)
 
 
@@ -74,10 +76,10 @@ class TokenStore:
         return self._env + self._rows
 
     def refresh(self) -> bool:
-        """Read the file again if its time, size or inode changed; whether the tokens are others now.
+        """Read the file again if it changed; whether the tokens are others now.
 
-        Costs one stat when nothing changed. A file that makes no sense (any more) counts as one without tokens, as
-        does one that cannot be read, which is tried again every time.
+        Costs one stat when time, size, inode and mode are what they were. A file that makes no sense (any more) counts
+        as one without tokens, as does one that cannot be read, which is tried again every time.
         """
         with self._lock:
             stamp = _stamp(self.path)
@@ -130,9 +132,15 @@ def revoke_token(path: Path, name: str) -> bool:
 
 
 def read_rows(path: Path) -> tuple[TokenRow, ...]:
-    """The tokens kept in ``path``, none when it is missing. Raises :class:`StartError` when it makes no sense."""
+    """The tokens kept in ``path``, none when it is missing.
+
+    Raises :class:`StartError` when it makes no sense, or when others than its owner could have written it.
+    """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as opened:
+            if os.name == "posix" and os.fstat(opened.fileno()).st_mode & _BY_OTHERS:
+                raise StartError(f"others may write the tokens file {path}, and so let themselves in: chmod 600 {path}")
+            document = json.load(opened)
         rows = tuple(TokenRow(**row) for row in document["tokens"])
         if not all(row.scope in SCOPES and _SHA256.fullmatch(row.sha256) and _NAME.fullmatch(row.name) for row in rows):
             raise ValueError("a token has no valid name, scope or hash")
@@ -164,9 +172,9 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        stat = path.stat()
+        found = path.stat()
     except OSError:
         return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode

@@ -177,6 +177,21 @@ def test_a_name_that_could_not_have_been_made_here_spoils_the_file(tmp_path: Pat
         read_rows(path)
 
 
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
+def test_a_file_that_others_may_write_lets_nobody_in(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "tokens.json"
+    add_token(path, "a", "read")
+    store = TokenStore(path)
+    path.chmod(mode)
+    assert store.refresh()
+    assert store.rows() == ()
+    with pytest.raises(StartError, match="chmod 600"):
+        TokenStore(path)
+    path.chmod(0o640)  # reading it is harmless: it holds no token
+    assert store.refresh()
+    assert [row.name for row in store.rows()] == ["a"]
+
+
 def test_names_that_were_made_here_are_names_that_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     for name in ("a", "0.b-c_d", "x" * 64):
