@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Refused,
         Unreachable,
     )
+    from flower_client.files import Document, FileEntry, FileList
     from flower_client.models import Ask, Event, Gap, Page, Progress, Run, RunList, Settled, Verdict
     from flower_client.poll import Notice, Watch
     from flower_client.transport import Backoff
@@ -32,6 +33,7 @@ else:
             "Refused",
             "Unreachable",
         ),
+        "files": ("Document", "FileEntry", "FileList"),
         "models": ("Ask", "Event", "Gap", "Page", "Progress", "Run", "RunList", "Settled", "Verdict"),
         "poll": ("Notice", "Watch"),
         "transport": ("Backoff",),
@@ -53,7 +55,10 @@ __all__ = [
     "Backoff",
     "BadReply",
     "ConfigError",
+    "Document",
     "Event",
+    "FileEntry",
+    "FileList",
     "FlowerClient",
     "FlowerClientError",
     "Gap",

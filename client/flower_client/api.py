@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Any, BinaryIO, Unpack
 from urllib.parse import quote
 
 from flower_client.config import DEFAULT_URL
 from flower_client.errors import BadReply, ConfigError
+from flower_client.files import Document, FileList, checked_path, fetch
 from flower_client.models import Ask, Json, Page, Run, RunList, Settled, as_object
 from flower_client.params import OnceParams, StartParams
 from flower_client.poll import Notice, Watch
@@ -102,6 +104,40 @@ class FlowerClient:
     def cancel(self, run_id: str, *, idempotency_key: str = "") -> Run:
         """End a run for good. Cancelling an ended run changes nothing."""
         return Run.from_json(self._post(_path(run_id, "cancel"), {}, idempotency_key).data)
+
+    def delete(self, run_id: str) -> None:
+        """Forget an ended run and all that is its own; its workspace stays.
+
+        Raises Refused with slug ``not-ended`` while it goes on, ``unknown-run`` once it is gone.
+        """
+        self._transport.call("DELETE", _path(run_id))
+
+    # --- documents and files ---
+
+    def documents(self, run_id: str) -> list[Document]:
+        """What was agreed on: brief, goal, questions, handoffs, as far as they exist."""
+        return [Document.from_json(item) for item in _items(self._get(_path(run_id, "documents")).data, "documents")]
+
+    def document(self, run_id: str, name: str) -> str:
+        """The text of a document, such as ``brief`` or ``handoff-1``. Raises Refused with slug ``unknown-document``."""
+        text = io.BytesIO()
+        fetch(self._transport, _path(run_id, "documents", quote(checked_path(name), safe="")), text)
+        return text.getvalue().decode("utf-8", "replace")
+
+    def files(self, run_id: str, path: str = "", *, limit: int | None = None, cursor: str = "") -> FileList:
+        """What is in a directory of the workspace. ``cursor`` is the last list's ``next_cursor``.
+
+        Raises BadReply when there is a file; :meth:`fetch` takes either.
+        """
+        where = _path(run_id, "files", *filter(None, [quote(checked_path(path))]))
+        return FileList.from_json(self._get(where, _given(limit=limit, cursor=cursor or None)).data)
+
+    def fetch(self, run_id: str, path: str, out: BinaryIO) -> FileList | None:
+        """Write a file of the workspace to ``out``, or, where there is a directory, return what is in it.
+
+        A download that breaks off is taken up where it was; ``out`` should be seekable, in case the file has changed.
+        """
+        return fetch(self._transport, _path(run_id, "files", *filter(None, [quote(checked_path(path))])), out)
 
     # --- asks and steering ---
 

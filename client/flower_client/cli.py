@@ -14,6 +14,8 @@ _COMMANDS = {
     "runs": "flower_client.commands_read:runs",
     "show": "flower_client.commands_read:show",
     "steps": "flower_client.commands_read:steps",
+    "docs": "flower_client.commands_files:docs",
+    "files": "flower_client.commands_files:files",
     "events": "flower_client.commands_read:events",
     "asks": "flower_client.commands_read:asks",
     "answer": "flower_client.commands_steer:answer",
@@ -22,6 +24,7 @@ _COMMANDS = {
     "interrupt": "flower_client.commands_steer:interrupt",
     "cancel": "flower_client.commands_steer:cancel",
     "resume": "flower_client.commands_steer:resume",
+    "delete": "flower_client.commands_steer:delete",
     "doctor": "flower_client.commands_doctor:doctor",
 }
 

@@ -1,4 +1,4 @@
-"""answer, decline, say, interrupt, cancel, resume: the commands that act on a run."""
+"""answer, decline, say, interrupt, cancel, resume, delete: the commands that act on a run."""
 
 from __future__ import annotations
 
@@ -81,6 +81,16 @@ def resume(app: App, run_id: str) -> None:
     with app.client() as client:
         run = client.resume(run_id)
     app.put(run.raw, [f"{run.id}: {run.state}"])
+
+
+@click.command()
+@click.argument("run_id")
+@pass_app
+def delete(app: App, run_id: str) -> None:
+    """Forget a run that has ended: its events, documents and questions. Its workspace stays."""
+    with app.client() as client:
+        client.delete(run_id)
+    app.put({"deleted": run_id}, [f"{run_id}: deleted"])
 
 
 def _told(app: App, settled: Settled) -> None:

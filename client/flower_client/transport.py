@@ -8,7 +8,8 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -52,7 +53,7 @@ class Backoff:
 
 @dataclass(frozen=True)
 class Reply:
-    """A good reply: its JSON, and its headers (case-insensitive)."""
+    """A good reply: its JSON (None where there is no content), and its headers (case-insensitive)."""
 
     status: int
     data: Any
@@ -140,28 +141,41 @@ class Transport:
         read_timeout_s: float = READ_TIMEOUT_S,
     ) -> Reply:
         """One request and its reply. Raises Unreachable, BadReply, NotAllowed or Refused."""
+        data = None if body is None else json.dumps(body).encode()
+        more = {"params": params, "data": data, "headers": _headers(body, key)}
+        with self._send(method, path, read_timeout_s=read_timeout_s, **more) as response:
+            return self._judge(response)
+
+    @contextmanager
+    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[requests.Response]:
+        """A good reply to GET ``path`` whose body is still to come.
+
+        Raises what :meth:`exchange` raises; Unreachable also inside the block, when the body breaks off.
+        """
+        with self._send("GET", path, headers=headers, stream=True) as response:
+            try:
+                if not 200 <= response.status_code < 300:
+                    self._judge(response)
+                yield response
+            except requests.RequestException as error:
+                raise Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE) from error
+
+    def _send(
+        self, method: str, path: str, *, read_timeout_s: float = READ_TIMEOUT_S, **more: Any
+    ) -> requests.Response:
         try:
-            response = self._session.request(
-                method,
-                self.url + path,
-                params=params,
-                data=None if body is None else json.dumps(body).encode(),
-                headers=_headers(body, key),
-                timeout=(CONNECT_TIMEOUT_S, read_timeout_s),
-                allow_redirects=False,
-            )
+            timeout = (CONNECT_TIMEOUT_S, read_timeout_s)
+            return self._session.request(method, self.url + path, timeout=timeout, allow_redirects=False, **more)
         except (requests.RequestException, OSError) as error:
             failure = Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE)
             failure.maybe_done = not _never_left(error)
             raise failure from error
-        with response:
-            return self._judge(response)
 
     def _judge(self, response: requests.Response) -> Reply:
-        status, data = response.status_code, _json(response)
+        status, data = response.status_code, json_of(response)
         retry_after = parse_retry_after(response.headers.get("Retry-After"))
         if 200 <= status < 300:
-            if data is None:
+            if data is None and status != 204:
                 raise BadReply(f"{self.url} answered with something other than JSON", hint=_HINT_BAD, status=status)
             return Reply(status, data, response.headers)
         if 300 <= status < 400:
@@ -250,13 +264,16 @@ def _headers(body: Mapping[str, Any] | None, key: str) -> dict[str, str]:
     return headers
 
 
-def _json(response: requests.Response) -> Any:
-    """The body when it is declared as JSON and is; None otherwise."""
+def is_json(response: requests.Response) -> bool:
+    """Whether the body is declared as JSON."""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
-        return None
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def json_of(response: requests.Response) -> Any:
+    """The body when it is declared as JSON and is; None otherwise."""
     try:
-        return json.loads(response.content)
+        return json.loads(response.content) if is_json(response) else None
     except (ValueError, RecursionError):
         return None
 
@@ -293,5 +310,7 @@ _HINTS = {
     "workspace-busy": "Follow that run with `flower-client watch`, or take another --workspace.",
     "ask-settled": "`flower-client asks RUN_ID` shows what waits.",
     "which-run": "Name the run; `flower-client runs` lists them.",
+    "unknown-document": "`flower-client docs RUN_ID` lists those there are.",
+    "unknown-file": "`flower-client files RUN_ID` lists what is there.",
     "not-running": "`flower-client show RUN_ID` shows its state.",
 }

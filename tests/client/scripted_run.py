@@ -31,6 +31,8 @@ class ScriptedRun:
         self.events: list[Json] = []
         self.asks: dict[str, Json] = {}
         self.mail: list[str] = []
+        self.documents: dict[str, str] = {}
+        self.files: dict[str, bytes] = {}
         self.interrupts: list[str] = []
         self.more: Json = {}
         self.changed = threading.Condition()

@@ -6,14 +6,15 @@ import contextlib
 import json
 import socket
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.client.scripted_run import Json, Problem, ScriptedRun
+from tests.client.scripted_run import AT, FINAL, Json, Problem, ScriptedRun
 
 
 @dataclass
@@ -159,6 +160,10 @@ class ScriptedServer:
                 return self._begin(seen.body)
             case ["GET", "runs", run_id]:
                 return Answer.of(self._run(run_id).to_json())
+            case ["DELETE", "runs", run_id]:
+                return self._delete(self._run(run_id))
+            case ["GET", "runs", run_id, "documents" | "files" as kind, *names]:
+                return _stored(self._run(run_id), kind, unquote("/".join(names)), seen)
             case [method, "runs", run_id, verb]:
                 return self._verb(method, self._run(run_id), verb, seen)
         raise Problem(404, "not-found")
@@ -174,6 +179,12 @@ class ScriptedServer:
         if run_id not in self.runs:
             raise Problem(404, "unknown-run", f"there is no run {run_id}")
         return self.runs[run_id]
+
+    def _delete(self, run: ScriptedRun) -> Answer:
+        if run.state not in FINAL:
+            raise Problem(409, "not-ended", f"the run is {run.state}; cancel it first")
+        del self.runs[run.id]
+        return Answer(204, b"")
 
     def _verb(self, method: str, run: ScriptedRun, verb: str, seen: Seen) -> Answer:
         if method == "POST":
@@ -209,6 +220,31 @@ class ScriptedServer:
                 run.resume()
                 return Answer.of(run.to_json())
         raise Problem(404, "not-found")
+
+
+def _stored(run: ScriptedRun, kind: str, name: str, seen: Seen) -> Answer:
+    """A document or a file of a run, or the list of them; a file also in part."""
+    if kind == "documents" and not name:
+        documents = [{"name": each, "title": each, "size": len(text)} for each, text in run.documents.items()]
+        return Answer.of({"run": run.id, "documents": documents})
+    if kind == "documents" and name in run.documents:
+        return Answer(200, run.documents[name].encode(), {"Content-Type": "text/markdown; charset=utf-8"})
+    if kind == "files" and name in run.files:
+        body = run.files[name]
+        headers = {"Content-Type": "application/octet-stream", "ETag": f'"{zlib.crc32(body)}"'}
+        wanted = seen.headers.get("range", "")
+        if wanted and seen.headers.get("if-range") == headers["ETag"]:
+            return Answer(206, body[int(wanted.removeprefix("bytes=").rstrip("-")) :], headers)
+        return Answer(200, body, headers)
+    below = sorted(each.removeprefix(f"{name}/") for each in run.files if not name or each.startswith(f"{name}/"))
+    if kind == "files" and (below or not name):
+        entries = [{"name": each, "type": "file", "size": 1, "modified": AT} for each in below]
+        size = int(seen.query.get("limit", "2"))
+        first = int(seen.query.get("cursor", "0"))
+        cursor = str(first + size) if len(entries) > first + size else None
+        page = entries[first : first + size]
+        return Answer.of({"run": run.id, "path": name, "entries": page, "next_cursor": cursor})
+    raise Problem(404, f"unknown-{kind.removesuffix('s')}")
 
 
 class _Server(ThreadingHTTPServer):
@@ -248,6 +284,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        self._serve({})
+
+    def do_DELETE(self) -> None:
         self._serve({})
 
     def do_POST(self) -> None:
