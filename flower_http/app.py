@@ -40,6 +40,7 @@ def create_app(
     tokens: TokenStore | None = None,
     keys: KeyStore | None = None,
     missing: Callable[[], Sequence[str]] = tuple,
+    metrics: Metrics | None = None,
 ) -> Flask:
     """The app, for any WSGI server.
 
@@ -61,7 +62,7 @@ def create_app(
         keys=keys or SqliteKeys(settings.data_dir / "idempotency.db"),
         attached=manager,
         missing=missing,
-        metrics=Metrics(book),
+        metrics=metrics or Metrics(book),
     )
     app.extensions[EXTENSION] = own
     for blueprint in BLUEPRINTS:

@@ -22,6 +22,7 @@ LOCAL, NOBODY = "local", "-"
 
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/=-]{1,512})", re.ASCII | re.IGNORECASE)
 _LOOPBACK_HOST = re.compile(r"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
+_FORWARDED = ("HTTP_FORWARDED", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_HOST", "HTTP_X_REAL_IP")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="flower"'}
 
 
@@ -80,8 +81,10 @@ def _refuse_browsers(environ: Mapping[str, Any]) -> None:
     """Raise Problem 403 for what a web page could make a browser send to this machine.
 
     The Host check defeats DNS rebinding, the other two cross-site requests. A page of this very origin does not
-    exist, so any POST that names an origin comes from elsewhere.
+    exist, so any POST that names an origin comes from elsewhere. What a proxy passes on would pass for local.
     """
+    if any(name in environ for name in _FORWARDED):
+        raise Problem(403, "host-not-allowed", "this comes through a proxy, from anybody; make a token first")
     host = environ.get("HTTP_HOST", "")
     if host and not _LOOPBACK_HOST.fullmatch(host):
         raise Problem(403, "host-not-allowed", "without a token only localhost, 127.0.0.1 and [::1] are served")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -34,6 +34,25 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 #: Upper bounds in seconds: a page from memory takes well below a millisecond, a start waits up to 10 s for the disk.
 _REQUEST_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0)
 _COMMIT_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+
+class Watched(Protocol):
+    """What a listening server knows about itself; :class:`flower_http.server.Server` does."""
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        ...
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes of replies wait for clients to take them."""
+        ...
+
+    @property
+    def refused(self) -> int:
+        """How many requests no application has seen, because they were too slow or too many."""
+        ...
 
 
 class Metrics:
@@ -67,6 +86,10 @@ class Metrics:
             book.journal.on_commit.append(commits.observe)
             self._registry.register(_BookCollector(book))
 
+    def watch(self, server: Watched) -> None:
+        """Have what ``server`` knows about its connections among them."""
+        self._registry.register(_ServerCollector(server))
+
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a reply. ``route`` is the template of its address, never the address itself."""
         key = (route, method, status)
@@ -81,6 +104,22 @@ class Metrics:
     def render(self) -> bytes:
         """All of them in Prometheus' text format, of type :data:`CONTENT_TYPE`."""
         return generate_latest(self._registry)
+
+
+class _ServerCollector(Collector):
+    """What a server knows about its connections."""
+
+    def __init__(self, server: Watched) -> None:
+        self._server = server
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry."""
+        server = self._server
+        yield GaugeMetricFamily("flower_http_connections", "Connections that are open.", server.connections)
+        unsent = "Bytes of replies that wait for their clients to take them."
+        yield GaugeMetricFamily("flower_http_unsent_bytes", unsent, server.unsent)
+        refused = "Requests refused unread: too slow, or more than the server can do."
+        yield CounterMetricFamily("flower_http_refused", refused, server.refused)
 
 
 class _BookCollector(Collector):

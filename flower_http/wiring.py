@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sqlite3
 import threading
 import time
@@ -22,6 +23,7 @@ from flower_http.idempotency import SqliteKeys
 from flower_http.journal import Journal
 from flower_http.kit import Kit
 from flower_http.log_book import LogBook
+from flower_http.metrics import Metrics
 from flower_http.parking import ParkingDispatcher
 from flower_http.places import Places
 from flower_http.poll import EventsApp
@@ -39,6 +41,8 @@ _REHEARSAL_KEY = "rehearsal"
 _TOKENS_EVERY_S = 1.0
 #: How the time to stop is divided: runs first, then readers and the journal. Seconds.
 _READERS_S, _JOURNAL_S, _ENGINE_S = 2.0, 1.5, 0.5
+#: Less room than this on the disk is none.
+_ROOM_BYTES = 1024 * 1024
 _LOG = logging.getLogger(__name__)
 
 
@@ -78,6 +82,7 @@ class FlowerService:
         keep_days = settings.keep_days
         self._retention = None if keep_days is None else Retention(book, self._manager.delete, keep_days)
         self._tokens = TokenStore(settings.tokens_path, settings.token)
+        metrics = Metrics(book)
         app = create_app(
             settings,
             manager=self._manager,
@@ -85,6 +90,7 @@ class FlowerService:
             tokens=self._tokens,
             keys=self._keys,
             missing=self._missing,
+            metrics=metrics,
         )
         events = cast(EventsApp, app.wsgi_app)  # what it is with a book
         self._dispatcher = ParkingDispatcher(events)
@@ -95,6 +101,7 @@ class FlowerService:
             threads=settings.threads,
             dispatcher=self._dispatcher,
         )
+        metrics.watch(self._server)
         self._serving = threading.Thread(target=self._server.run, name="flower-http", daemon=True)
         self._leaving = threading.Event()
 
@@ -191,7 +198,9 @@ def _opened(kind: Callable[[Path], T], path: Path) -> T:
     except OSError as error:
         raise StartError(f"{path}: {error.strerror or error}") from error
     except sqlite3.Error as error:
-        raise StartError(f"{path}: {error}") from error
+        # SQLite calls a disk without room for its index an I/O error.
+        full = shutil.disk_usage(path.parent).free < _ROOM_BYTES
+        raise StartError(f"{path}: {error}{': the disk is full' if full else ''}") from error
 
 
 def _rehearsal(settings: Settings) -> RehearsalServer | None:

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from flower_http.app import create_app
 from flower_http.idempotency import SqliteKeys
 from flower_http.log_book import LogBook
+from flower_http.metrics import Metrics
 from flower_http.settings import Settings
-from tests.http.event_tools import disk_refusing, finish, new_run, open_book, say
+from tests.http.event_tools import Wire, disk_refusing, finish, new_run, open_book, say, serving
 from tests.http.memory_manager import MemoryManager
 from tests.support import eventually
 
@@ -31,12 +33,17 @@ def served(settings: Settings, manager: MemoryManager, keys: SqliteKeys, book: L
     return create_app(settings, manager=manager, keys=keys, book=book).test_client()
 
 
+def parsed(text: bytes) -> Iterable[Metric]:
+    families: Iterable[Metric] = text_string_to_metric_families(text.decode())
+    return families
+
+
 def scraped(client: FlaskClient) -> Values:
     reply = client.get("/metrics")
     assert reply.status_code == 200
     assert reply.mimetype == "text/plain"
-    families = text_string_to_metric_families(reply.text)
-    return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+    samples = (sample for family in parsed(reply.data) for sample in family.samples)
+    return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
 
 
 def value(client: FlaskClient, name: str, **labels: str) -> float:
@@ -144,6 +151,17 @@ def test_the_journal_tells_how_far_it_is_behind(served: FlaskClient, book: LogBo
     eventually(lambda: value(served, "flower_journal_lag_seconds") == 0)
     assert value(served, "flower_journal_healthy") == 1
     assert value(served, "flower_journal_commit_duration_seconds_count") > commits
+
+
+def test_a_server_in_front_tells_of_its_connections(book: LogBook) -> None:
+    new_run(book)
+    with serving(book) as live, Wire(live.server) as wire:
+        metrics = Metrics(book)
+        metrics.watch(live.server)
+        assert wire.get("/runs/r1/events").status == 200
+        shown = {sample.name: sample.value for family in parsed(metrics.render()) for sample in family.samples}
+    assert shown["flower_http_connections"] == 1
+    assert shown["flower_http_unsent_bytes"] == shown["flower_http_refused_total"] == 0
 
 
 def test_each_service_counts_for_itself(

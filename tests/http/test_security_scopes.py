@@ -96,6 +96,12 @@ def test_a_token_counts_in_one_place_and_one_form(live: Secured, headers: str) -
     assert live.ask("/runs", headers=headers.format(live.tokens["start"])).status in (400, 401)
 
 
+@pytest.mark.parametrize("line", ["X-Forwarded-For: 127.0.0.1", "X-Forwarded-User: ada", "X-Real-IP: ::1"])
+def test_a_proxy_may_say_what_it_likes_the_token_counts(live: Secured, line: str) -> None:
+    assert live.ask("/runs", headers=f"{line}\r\n").status == 401
+    assert live.ask("/runs", headers=f"{line}\r\n{live.bearer('read')}").status == 200
+
+
 def test_a_hash_from_the_file_is_no_token(live: Secured) -> None:
     for row in read_rows(live.store.path):
         assert live.ask("/runs", headers=f"Authorization: Bearer {row.sha256}\r\n").status == 401
