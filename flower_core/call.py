@@ -104,6 +104,7 @@ class Call:
         if words:
             self.prompt = f"{self.prompt}\n\n{self.texts('runtime.said_as_well', words=words).strip()}"
         self._heard = False
+        self.watch.begin_turn()
         return self.prompt
 
     def prompt_after_interrupt(self) -> None:

@@ -33,6 +33,11 @@ class ContextWatch:
         """The context window to go by, in tokens."""
         return self.policy.window or UNKNOWN_WINDOW
 
+    def begin_turn(self) -> None:
+        """A turn is about to begin, perhaps in a new process: what the last one left open is over."""
+        self._open.clear()
+        self._asked = self.stopped = False
+
     def absorb(self, event: Event) -> None:
         """Take in one event of the session."""
         self._boundary = False
@@ -46,11 +51,9 @@ class ContextWatch:
         elif event.kind == "tool_result":
             self._open.discard(str(event.payload.get("tool_use_id")))
             self._boundary = not self._open
-        elif event.kind == "result":
-            self._open.clear()  # an interrupted turn may leave a call without its result
 
     def wants_window(self) -> bool:
-        """Whether to ask, now, how large the window is: once, when the answer begins to matter."""
+        """Whether to ask, now, how large the window is: once in a turn, from when the answer begins to matter."""
         if self._sure or self._asked or not self.policy.enabled or self.level < self.policy.warn_at:
             return False
         self._asked = True
@@ -70,7 +73,7 @@ class ContextWatch:
         return True
 
     def take_stop(self) -> bool:
-        """Whether to end the turn, now: once, with the level reached and no tool of the main thread open.
+        """Whether to end the turn, now: once in it, with the level reached and no tool of the main thread open.
 
         The moment after the last open call has come back is the one moment at which nothing is lost: the results,
         a subagent's among them, are part of the conversation, and nothing has been begun with them. A turn that

@@ -66,7 +66,7 @@ async def hand_over(call: Call, retiring: AgentSession, desk: Desk, pause: Pause
     """Have the session of ``call`` write its handoff, keep it, and let ``call`` go on in a session that starts from it.
 
     ``retiring`` is the process it was in, which has ended. ``pause`` is awaited before a second try after a failure.
-    Never raises but for being cancelled.
+    Raises what the store raises.
     """
     watch = call.watch
     values = {"context": watch.level, "window": watch.window}

@@ -93,12 +93,22 @@ def test_a_subagents_context_and_calls_are_its_own() -> None:
     assert (watch.level, watch.take_stop()) == (60_000, False)
 
 
-def test_an_interrupted_turn_leaves_no_call_open() -> None:
-    watch = watching(call("lost", 60_000), Event("result"), call("a", 60_000), result("a"))
-    assert watch.take_stop()
+def test_a_new_turn_owes_nothing_to_one_that_died_in_the_middle() -> None:
+    """A process that dies leaves calls open, a stop unheeded and a question without its answer."""
+    watch = watching(call("a", 60_000), result("a"), call("lost", 60_000))
+    watch.begin_turn()
+    for _ in range(2):
+        watch.absorb(call("b", 60_000))
+        watch.absorb(result("b"))
+        assert watch.take_stop()
+        watch.begin_turn()
+    watch = watching(said(130_000), window=None)
+    assert watch.wants_window()
+    watch.begin_turn()
+    assert watch.wants_window()
 
 
-def test_the_window_is_asked_for_once_and_only_when_it_begins_to_matter() -> None:
+def test_in_one_turn_the_window_is_asked_for_once_and_only_when_it_begins_to_matter() -> None:
     watch = watching(said(129_999), window=None)
     assert not watch.wants_window()
     watch.absorb(said(130_000))

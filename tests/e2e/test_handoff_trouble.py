@@ -152,22 +152,31 @@ def test_what_was_said_before_is_part_of_what_the_fresh_session_is_told(staged: 
     assert "Paint it well" in prompt
 
 
-def test_killed_while_it_writes_the_session_is_as_it_was_and_hands_over_again(staged: MakeStage) -> None:
+@pytest.mark.parametrize("speaker", ["agent/handoff", "agent"], ids=["while it writes", "before the other answers"])
+def test_a_run_that_dies_meanwhile_finds_the_session_as_it_was_and_hands_over_again(
+    staged: MakeStage, speaker: str
+) -> None:
     """Cancelled here, which leaves on the disk what a kill does: the old session, in the lineage and in the store."""
-    waits = {**WRITES, "hang": "for ever"}
-    stage, screen = staged({"agent": FULL, "agent/handoff": [waits]}), Screen()
+    writes, takes_over = dict(WRITES), dict(TAKES_OVER)
+    (writes if speaker == "agent/handoff" else takes_over)["hang"] = "for ever"
+    stage, screen = staged({"agent": [takes_over, *FULL[1:]], "agent/handoff": [writes]}), Screen()
     runtime = stage.runtime(handoff=SMALL)
     lineage = Lineage(runtime.run_dir / "lineage.json", runtime.workspace)
     runtime.on_session = lineage.set
 
+    def moment() -> bool:
+        seen = [request.speaker for request in stage.requests]
+        return "agent/handoff" in seen and seen[-1] == speaker
+
     async def cut_off() -> None:
         running = asyncio.ensure_future(runtime.run(agent("Bash"), "Paint the wall", on_event=screen))
-        await until(lambda: any(request.speaker == "agent/handoff" for request in stage.requests))
+        await until(moment)
         running.cancel()
         await asyncio.wait({running})
 
     play(cut_off())
     left = lineage.load(runtime.has_session).get("Agent")
+    assert left == stage.requests[0].session
     unheard = {"when": {"prompt": "Go on", "called": "Bash"}, "text": "Unheard.", "hang": "for ever"}
     stage.replay({"agent": [TAKES_OVER, unheard, fills(60_000)], "agent/handoff": [WRITES]})
     result = play(runtime.run(agent("Bash"), "Go on", resume=left, step_name="Agent", on_event=screen))
