@@ -127,16 +127,14 @@ def _reply(entry: Entry) -> str:
 def _relinked(kept: list[Entry], before: Sequence[Entry]) -> list[Entry]:
     """``kept`` with every link to an entry that has gone turned to the nearest of its ancestors that is there."""
     there = {name_at(entry, "uuid") for entry in kept}
-    parents = {name_at(entry, "uuid"): name_at(entry, "parentUuid") for entry in before}
-    lost = parents.keys() - there
+    heirs: dict[str, str] = {}
+    for entry in before:  # a parent comes before its children
+        uuid, parent = name_at(entry, "uuid"), name_at(entry, "parentUuid")
+        if uuid and uuid not in there:
+            heirs[uuid] = heirs.get(parent, parent)
 
     def mended(entry: Entry) -> Entry:
-        broken = [key for key in _LINKS if name_at(entry, key) in lost]
-        return {**entry, **{key: _ancestor(entry[key]) for key in broken}} if broken else entry
-
-    def _ancestor(uuid: str) -> str | None:
-        while uuid in lost:
-            uuid = parents[uuid]
-        return uuid or None
+        broken = [key for key in _LINKS if name_at(entry, key) in heirs]
+        return {**entry, **{key: heirs[entry[key]] or None for key in broken}} if broken else entry
 
     return [mended(entry) for entry in kept]
