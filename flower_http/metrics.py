@@ -7,8 +7,11 @@ template, methods and states from a fixed list.
 
 from __future__ import annotations
 
+import threading
+from bisect import bisect_left
 from collections.abc import Iterator
 from importlib import metadata
+from itertools import accumulate
 from typing import Final, Protocol
 
 from prometheus_client import (
@@ -21,7 +24,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from flower_http.log_book import LogBook
@@ -67,15 +70,8 @@ class Metrics:
             collector(registry=self._registry)
         about = Info("flower", "The version that serves.", registry=self._registry)
         about.info({"version": metadata.version("flower-http")})
-        self._requests = Histogram(
-            "flower_http_request_duration_seconds",
-            "Requests answered, and the time that took; waiting for events is not part of it.",
-            ("route", "method", "status"),
-            buckets=_REQUEST_BOUNDS,
-            registry=self._registry,
-        )
-        #: Finding a child by its labels takes longer than counting with it.
-        self._children: dict[tuple[str, str, int], Histogram] = {}
+        self._requests = _RequestCollector()
+        self._registry.register(self._requests)
         if book is not None:
             commits = Histogram(
                 "flower_journal_commit_duration_seconds",
@@ -92,18 +88,43 @@ class Metrics:
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a reply. ``route`` is the template of its address, never the address itself."""
-        key = (route, method, status)
-        child = self._children.get(key)
-        if child is None:
-            labels = (route, method if method in _METHODS else "other", str(status))
-            child = self._requests.labels(*labels)
-            if method in _METHODS:  # what clients make up is not remembered
-                self._children[key] = child
-        child.observe(seconds)
+        self._requests.observe((route, method if method in _METHODS else "other", status), seconds)
 
     def render(self) -> bytes:
         """All of them in Prometheus' text format, of type :data:`CONTENT_TYPE`."""
         return generate_latest(self._registry)
+
+
+class _RequestCollector(Collector):
+    """A histogram of requests. The library's own takes 2 µs for each, where serving a page of events takes 7."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: By route, method and status: how many took up to each bound and no less, how many took longer, and the sum.
+        self._rows: dict[tuple[str, str, int], list[float]] = {}
+
+    def observe(self, key: tuple[str, str, int], seconds: float) -> None:
+        """Count a request."""
+        with self._lock:
+            row = self._rows.get(key)
+            if row is None:
+                row = self._rows[key] = [0] * (len(_REQUEST_BOUNDS) + 1) + [0.0]
+            row[bisect_left(_REQUEST_BOUNDS, seconds)] += 1
+            row[-1] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Called by the registry."""
+        found = HistogramMetricFamily(
+            "flower_http_request_duration_seconds",
+            "Requests answered, and the time that took; waiting for events is not part of it.",
+            labels=("route", "method", "status"),
+        )
+        with self._lock:
+            rows = {key: list(row) for key, row in self._rows.items()}
+        for (route, method, status), (*counts, total) in sorted(rows.items()):
+            upto = zip((*map(str, _REQUEST_BOUNDS), "+Inf"), accumulate(counts), strict=True)
+            found.add_metric((route, method, str(status)), buckets=list(upto), sum_value=total)
+        yield found
 
 
 class _ServerCollector(Collector):

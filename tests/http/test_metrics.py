@@ -66,6 +66,18 @@ def test_requests_are_counted_by_template_method_and_status(client: FlaskClient,
     assert requests(client, "/runs/<run_id>", status=404) == 2
 
 
+def test_the_times_of_requests_add_up() -> None:
+    metrics = Metrics()
+    for seconds in (0.0004, 0.0005, 0.003, 30.0):
+        metrics.observe("/runs", "GET", 200, seconds)
+    samples = [sample for family in parsed(metrics.render()) for sample in family.samples]
+    name = "flower_http_request_duration_seconds"
+    buckets = {sample.labels["le"]: sample.value for sample in samples if sample.name == f"{name}_bucket"}
+    assert (buckets["0.0005"], buckets["0.0025"], buckets["0.005"], buckets["10.0"], buckets["+Inf"]) == (2, 2, 3, 3, 4)
+    rest = {sample.name: sample.value for sample in samples if sample.name in (f"{name}_sum", f"{name}_count")}
+    assert rest == {f"{name}_sum": pytest.approx(30.0039), f"{name}_count": 4}
+
+
 def test_what_clients_make_up_adds_no_series(client: FlaskClient) -> None:
     def series() -> set[tuple[str, frozenset[tuple[str, str]]]]:
         return set(scraped(client))
