@@ -1,7 +1,7 @@
 """A whole server in this process to throw anything at: everything is real but what its runs run.
 
 Every flow, also the two built in, is played by :class:`Questioner`, so that a generated request may start what it likes
-without an agent program. ``FLOWER_FUZZ`` is how many examples each operation gets; see CONTRIBUTING.md.
+without an agent program. ``FUZZ_EXAMPLES`` is how many examples each operation gets; see CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TOKEN = "a-token-that-may-start-runs"
 #: What every request carries; given openly, so that the checks know to try without it, and with another one.
 CREDENTIALS = {"Authorization": f"Bearer {_TOKEN}"}
 #: Examples per operation; the default is what every test run can bear.
-EXAMPLES = int(os.environ.get("FLOWER_FUZZ", "6"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "6"))
 #: What a good request may be answered with: nobody but the server knows the ids, the epochs and what is at work.
 _TAKEN = ["2xx", 404, 409, 410, 429]
 #: What a bad request may be answered with; one is too large before it is anything else.
