@@ -10,8 +10,8 @@ import pytest
 from flower_core import Handoff, HandoffPolicy, Resilience, StepResult
 from flower_core.lineage import Lineage
 from tests.e2e.conftest import MakeStage
-from tests.e2e.handoff_play import DOCUMENT, SMALL, TAKES_OVER, WRITES, done, fills, phases, stopped_at, used
-from tests.e2e.stage import QUICK, Screen, agent, play, until
+from tests.e2e.handoff_play import DOCUMENT, SMALL, TAKES_OVER, WRITES, done, fills, phases, stopped_at
+from tests.e2e.stage import Screen, agent, play, until
 
 pytestmark = pytest.mark.e2e
 FULL = [TAKES_OVER, stopped_at(1), fills(60_000)]
@@ -189,19 +189,30 @@ def test_a_run_that_dies_meanwhile_finds_the_session_as_it_was_and_hands_over_ag
     assert lineage.get("Agent") == result.session_id
 
 
-def test_costs_and_turns_add_up_over_retries_interrupts_handoffs_and_resumes(staged: MakeStage) -> None:
-    first = {"when": {"request": 0}, **fills(20_000)}
-    fails = {"when": {"request": 1}, "error": "overloaded"}
-    waits = {"when": {"request": 2}, "text": "Unheard.", "hang": "for ever"}
-    full = {"when": {"request": 3}, **fills(60_000)}
-    unheard = {"when": {"request": 4}, "text": "Unheard.", "hang": "for ever"}
-    last = {"text": "Done.", **used(30_000)}
-    stage = staged({"agent": [first, fails, waits, full, unheard, last], "agent/handoff": [WRITES]})
+def dear(tokens: int, **more: Any) -> dict[str, Any]:
+    """A reply whose price is that of ``tokens`` of input and nothing else."""
+    return {"text": "Words.", "usage": {"input_tokens": tokens, "output_tokens": 0}, **more}
+
+
+def test_costs_add_up_over_retries_interrupts_handoffs_and_resumes(staged: MakeStage) -> None:
+    """Measured against what the same tokens cost in one reply; nothing is counted twice, nothing is left out."""
+    look = {"tools": [["Bash", {"command": "pwd"}]]}
+    script = [
+        dear(20_000, **look),
+        {"error": "overloaded"},
+        dear(0, hang="for ever"),  # the person breaks in here
+        dear(60_000, **look),
+        dear(0, hang="for ever"),  # the session is stopped here
+        dear(30_000),
+        dear(90_000),
+    ]
+    replies = [{**reply, "when": {"request": number}} for number, reply in enumerate(script)]
+    stage = staged({"agent": replies, "agent/handoff": [dear(70_000, text=DOCUMENT)], "measure": [dear(100_000)]})
     screen = Screen()
     runtime = stage.runtime(handoff=SMALL, resilience=Resilience(base_delay=0.01, max_delay=0.01))
 
     async def mixed() -> list[StepResult]:
-        running = asyncio.ensure_future(runtime.run(agent("Bash", env=QUICK), "Paint the wall", on_event=screen))
+        running = asyncio.ensure_future(runtime.run(agent("Bash"), "Paint the wall", on_event=screen))
         await until(lambda: len(stage.requests) == 3)
         assert runtime.interrupt("Go on")
         one = await running
@@ -209,11 +220,9 @@ def test_costs_and_turns_add_up_over_retries_interrupts_handoffs_and_resumes(sta
 
     results = play(mixed())
     assert [(result.ok, result.attempts, len(result.retired)) for result in results] == [(True, 2, 1), (True, 1, 0)]
+    measured = play(runtime.run(agent(name="M", instructions="flower-role: measure"), "Measure")).cost_usd
+    assert [result.cost_usd / measured for result in results] == pytest.approx([1.8, 0.9], rel=1e-3)
     bills = [event.payload for event in screen.events if "cost_usd" in event.payload]
-    assert len(bills) == 6  # failed, interrupted, full, the handoff, done; and once more
-    spent = sum(result.cost_usd for result in results)
-    assert spent == pytest.approx(sum(bill["cost_usd"] for bill in bills), abs=1e-5)
+    assert sum(bill["cost_usd"] for bill in bills) / measured == pytest.approx(2.7, rel=1e-3)
     assert sum(result.num_turns for result in results) == sum(bill["num_turns"] for bill in bills)
-    priced = [request for request in stage.requests if not request.rejected]
-    assert len(priced) == 8
-    assert runtime.total_cost() == pytest.approx(spent)
+    assert runtime.total_cost() == pytest.approx(2.7 * measured + measured, rel=1e-3)
