@@ -176,10 +176,6 @@ class Wire:
         self._stream.close()
         self._socket.close()
 
-    def cut(self) -> None:
-        """End the connection under whoever is using it."""
-        self._socket.shutdown(socket.SHUT_RDWR)
-
     def send(self, target: str, *, method: str = "GET", body: bytes = b"", headers: str = "") -> None:
         length = f"Content-Length: {len(body)}\r\n" if body or method == "POST" else ""
         self.raw(f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n{headers}{length}\r\n".encode() + body)
