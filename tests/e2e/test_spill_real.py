@@ -109,9 +109,11 @@ def test_a_worker_reads_whole_and_its_commands_are_spilled(staged: MakeStage) ->
     assert bash.pointed_to.read_text().endswith("xend")
 
 
-@pytest.mark.parametrize("how", ["no workbench", "threshold 0", "failed"])
-def test_what_is_out_of_reach_of_the_guard_passes_whole(staged: MakeStage, how: str) -> None:
+@pytest.mark.parametrize("how", ["no workbench", "threshold 0", "failed", "no place"])
+def test_what_the_guard_cannot_or_may_not_cut_passes_whole(staged: MakeStage, how: str) -> None:
     stage = staged({"agent": one_by_one(("Bash", {"command": PRINT + ("; exit 3" if how == "failed" else "")}))})
     more: dict[str, Any] = {"workbench": bench_of(stage), "spill_threshold": 0 if how == "threshold 0" else 4000}
+    if how == "no place":
+        (stage.workspace / ".flower" / "spill").write_text("a file where the directory should be")
     (bash,) = shown(stage, agent("Bash"), "agent", **({} if how == "no workbench" else more))
     assert bash.text.endswith("xend")
