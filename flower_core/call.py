@@ -207,7 +207,7 @@ class Call:
 
     def owe_nothing(self) -> None:
         """A new session is about to begin, which counts from nothing."""
-        self._ledger.owe("", 0.0, fork=True)
+        self._ledger.owe_nothing()
 
     def owe(self, session_id: str, cost_usd: float, *, fork: bool) -> None:
         """Note what ``session_id`` had cost before it is continued; only what comes on top is ours."""
@@ -276,6 +276,10 @@ class Ledger:
             self._inherited = cost_usd
         else:
             self._totals[session_id] = min(self._totals.get(session_id, cost_usd), cost_usd)
+
+    def owe_nothing(self) -> None:
+        """A process is about to begin a session of its own, which counts from nothing."""
+        self._inherited = 0.0
 
     def charge(self, session_id: str, total: float) -> float:
         """What came on top of what has been charged for ``session_id``, whose running total is now ``total``.

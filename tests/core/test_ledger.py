@@ -52,3 +52,11 @@ def test_sessions_are_kept_apart() -> None:
     ledger = Ledger()
     costs = [ledger.charge("a", 1.0), ledger.charge("b", 2.0), ledger.charge("a", 1.5)]
     assert costs == pytest.approx([1.0, 2.0, 0.5])
+
+
+def test_a_new_session_after_a_fork_counts_from_nothing() -> None:
+    ledger = Ledger()
+    ledger.owe("a", 5.0, fork=True)
+    assert ledger.charge("fork", 7.0) == 2.0
+    ledger.owe_nothing()
+    assert ledger.charge("new", 6.0) == 6.0
