@@ -162,6 +162,14 @@ class Channel(HTTPChannel):  # type: ignore[misc]
             super().write_soon(data)
         return size
 
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        """Where waitress has a worker wait for a slow client: before it writes more, and before the next request.
+
+        Nothing is to be gained by that here. A reply is one piece, or one file that the loop reads as it sends it, and
+        the next request waits in :meth:`submit`. Without this, clients that ask for two files and take none would hold
+        every worker.
+        """
+
     # ---- what the server and its dispatcher call
 
     def submit(self) -> None:

@@ -193,12 +193,12 @@ def test_a_download_arrives_whole_and_an_interrupted_one_goes_on(base: str, worl
 
 
 def test_downloads_that_nobody_takes_hold_no_thread_and_no_memory(server: Server, run_id: str) -> None:
-    """More of them than there are threads, and a GET is served at once."""
+    """More of them than there are threads, each with a second request behind it, and a GET is served at once."""
     slow = [socket.create_connection((server.host, server.port)) for _ in range(8)]
     request = f"GET /runs/{run_id}/files/big HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     try:
         for each in slow:
-            each.sendall(request)
+            each.sendall(request * 2)
         for each in slow:
             assert each.recv(12) == b"HTTP/1.1 200"
         before = _resident()
