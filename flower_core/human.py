@@ -142,11 +142,14 @@ class HumanChannel:
         """Pass a question over; the agent then decides itself. Returns and raises as :meth:`answer` does."""
         return self._settle_by_person(ask_id, "declined", reason, by)
 
-    def send(self, text: str) -> Mail:
-        """Put something into the inbox without interrupting anything. Raises ValueError when it says nothing."""
+    def send(self, text: str, *, ref: str = "") -> Mail:
+        """Put something into the inbox without interrupting anything. Raises ValueError when it says nothing.
+
+        ``ref`` goes with it into its events, for who wants to know whether something was said already.
+        """
         if not text.strip():
             raise ValueError("there is nothing in that message; send some text")
-        mail = self._inbox.put(text, self.amend(text, label=self.texts("human.amendment")))
+        mail = self._inbox.put(text, self.amend(text, label=self.texts("human.amendment")), ref)
         self._log.mail(mail)
         return mail
 

@@ -26,10 +26,10 @@ class Inbox:
         with self._lock:
             self._next_id = max(self._next_id, first_id)
 
-    def put(self, text: str, amended: str = "") -> Mail:
+    def put(self, text: str, amended: str = "", ref: str = "") -> Mail:
         """Queue ``text`` and emit ``queued``. It can be taken only after that, so events keep their order."""
         with self._lock:
-            mail = Mail(f"m{self._next_id}", text, amended=amended)
+            mail = Mail(f"m{self._next_id}", text, amended=amended, ref=ref)
             self._next_id += 1
             self._mail[mail.id] = mail
         try:

@@ -83,7 +83,8 @@ class Ask:
 class Mail:
     """Something a person said without being asked.
 
-    ``at`` is seconds since the epoch; ``amended`` is the path of the file it was appended to, "" for none.
+    ``at`` is seconds since the epoch; ``amended`` is the path of the file it was appended to, "" for none; ``ref`` is
+    what whoever passed it on knows it by.
     """
 
     id: str
@@ -91,8 +92,11 @@ class Mail:
     state: MailState = "queued"
     at: float = field(default_factory=time.time)
     amended: str = ""
+    ref: str = ""
 
     def event(self) -> Event:
         """The event that shows this state; ``payload["kind"]`` tells it from a question."""
         payload = {"kind": "mail", "id": self.id, "state": self.state, "at": self.at, "amended": self.amended}
+        if self.ref:
+            payload["ref"] = self.ref
         return Event("ask", jsonable(self.text), payload=jsonable(payload), raw=self)

@@ -68,8 +68,8 @@ class Manager(Protocol):
         """Decline a question; as :meth:`answer`."""
         ...
 
-    def send(self, run_id: str, text: str) -> MailView:
-        """Put ``text`` into the inbox of the run's agent."""
+    def send(self, run_id: str, text: str, *, key: str = "") -> MailView:
+        """Put ``text`` into the inbox of the run's agent, unless a request with this ``key`` has done so already."""
         ...
 
     def inbox(self, run_id: str) -> Sequence[MailView]:

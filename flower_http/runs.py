@@ -215,9 +215,9 @@ class RunManager:
         """Decline a question."""
         return self._steering.decline(run_id, ask_id, reason=reason, by=by)
 
-    def send(self, run_id: str, text: str) -> MailView:
+    def send(self, run_id: str, text: str, *, key: str = "") -> MailView:
         """Put something into the run's inbox."""
-        return self._steering.send(run_id, text)
+        return self._steering.send(run_id, text, key)
 
     def interrupt(self, run_id: str, text: str) -> None:
         """Stop what the agent does and let it go on with ``text``."""

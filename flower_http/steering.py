@@ -42,15 +42,24 @@ class Steering:
         log = self._log_of(run_id)
         return self._settle(log, _ask_of(log, ask_id), "declined", reason, by)
 
-    def send(self, run_id: str, text: str) -> MailView:
-        """Put ``text`` into the inbox; it is in the brief, too, when this returns."""
+    def send(self, run_id: str, text: str, key: str) -> MailView:
+        """Put ``text`` into the inbox; it is in the brief, too, when this returns.
+
+        The ``key`` of the request becomes part of what is kept. So a request that is repeated because its reply was
+        lost, with the server or without it, is told what the first one came to, and nothing is said twice.
+        """
         log = self._log_of(run_id)
+        before = next((mail for mail in log.conversation.mail() if key and mail.ref == key), None)
+        if before is not None:
+            return before
         job = self._active(log)
         job.opened.wait(KEPT_S)  # a run that has only just begun has its inbox in a moment
         if job.channel is None:
             raise Problem(409, "not-running", "this run has no inbox; interrupt it with words instead")
         try:
-            mail = job.channel.send(text)
+            # What could not be kept in time the first time may be there already.
+            mail = next((mail for mail in job.channel.mail if key and mail.ref == key), None)
+            mail = mail or job.channel.send(text, ref=key)
         except ValueError as error:
             raise invalid_body({"text": [str(error)]}) from error
         view = self.wait_until(log, lambda seen: seen.final or log.conversation.message(mail.id) is not None)

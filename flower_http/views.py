@@ -96,7 +96,8 @@ class AskView:
 class MailView:
     """Something a person said unasked: queued until the agent takes it, then delivered.
 
-    ``amended`` is the file it was appended to, or empty; ``since_seq`` and ``seq`` as in :class:`AskView`.
+    ``amended`` is the file it was appended to, or empty; ``ref`` names the request that said it, where that has a
+    name, and stays inside the process; ``since_seq`` and ``seq`` as in :class:`AskView`.
     """
 
     id: str
@@ -106,6 +107,7 @@ class MailView:
     amended: str = ""
     since_seq: int = 0
     seq: int = 0
+    ref: str = ""
 
     @property
     def waiting(self) -> bool:
@@ -152,6 +154,7 @@ def fold_mail(mail: tuple[MailView, ...], stamp: Stamp, text: str, payload: Mapp
         known,
         state=words(payload.get("state")) or known.state,
         amended=words(payload.get("amended")) or known.amended,
+        ref=words(payload.get("ref")) or known.ref,
         seq=stamp.seq,
     )
     return (*mail[:place], changed, *mail[place + 1 :])

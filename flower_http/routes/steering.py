@@ -7,7 +7,7 @@ from typing import Any
 from flask import Blueprint
 
 from flower_http.replies import Reply, json_reply
-from flower_http.routes.view import manager, view
+from flower_http.routes.view import idempotency, manager, view
 from flower_http.routes.which import RUN, which_run
 from flower_http.schemas import InterruptSchema, RootInterruptSchema, RootSaySchema, SaySchema
 
@@ -17,7 +17,8 @@ _COST = "A subagent in flight is stopped at once and loses its half-done work; t
 
 
 def _say(run_id: str, body: dict[str, Any]) -> Reply:
-    mail = manager().send(run_id, body["text"])
+    key, _ = idempotency()
+    mail = manager().send(run_id, body["text"], key=key)
     return json_reply({"run": run_id, "id": mail.id, "amended": mail.amended}, 202)
 
 

@@ -105,7 +105,7 @@ class MemoryManager:
     def decline(self, run_id: str, ask_id: str, *, reason: str, by: str) -> tuple[AskView, bool]:
         return self._settle(run_id, self._ask(run_id, ask_id), "declined", reason, by)
 
-    def send(self, run_id: str, text: str) -> MailView:
+    def send(self, run_id: str, text: str, *, key: str = "") -> MailView:
         run = self._running(run_id)
         mail = MailView(f"m{len(run.mail) + 1}", text=text, at=NOW)
         self.put(run_id, mail=(*run.mail, mail))

@@ -253,3 +253,34 @@ def test_there_is_nothing_to_interrupt_while_no_agent_is_at_work(world: RunWorld
 def test_a_blank_message_is_refused(world: RunWorld) -> None:
     view, _ = world.begun("a")
     assert refused(lambda: world.manager.send(view.id, " \n")).status == 422
+
+
+def test_words_repeated_under_one_key_are_said_once_also_over_a_crash(world: RunWorld) -> None:
+    view, here = world.begun("a")
+    first = world.manager.send(view.id, "be quick", key="k1")
+    assert world.manager.send(view.id, "be quick", key="k1") == first
+    assert world.manager.send(view.id, "be quick", key="k2").id == "m2"
+    assert world.manager.send(view.id, "be quick").id == "m3"
+    world.crash()
+    here.begun.clear()
+    world.boot(resume=False)
+    again = world.manager.send(view.id, "be quick", key="k1")  # while the run stands still, and once it goes on
+    assert (again.id, again.text) == ("m1", "be quick")
+    world.manager.resume(view.id)
+    assert here.begun.wait(10)
+    eventually(lambda: world.manager.inbox(view.id)[0].state == "delivered")
+    assert world.manager.send(view.id, "be quick", key="k1").id == "m1"
+    assert [mail.id for mail in world.manager.inbox(view.id)] == ["m1", "m2", "m3"]
+    assert here.openings[-1].count("be quick") == 3
+    here.go.set()
+    world.reaches(view.id, "succeeded")
+    assert world.manager.send(view.id, "be quick", key="k1").id == "m1"
+
+
+def test_words_that_could_not_be_kept_in_time_are_not_said_again_by_the_next_try(world: RunWorld) -> None:
+    view, here = world.begun("a")
+    with disk_refusing(world.home / "journal.db"):
+        problem = refused(lambda: world.manager.send(view.id, "be quick", key="k1"))
+        assert problem.slug == "journal-unavailable"
+    assert world.manager.send(view.id, "be quick", key="k1").id == "m1"
+    assert len(world.manager.inbox(view.id)) == len(here.channels[-1].mail) == 1
