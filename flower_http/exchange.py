@@ -51,7 +51,7 @@ class ProblemTask(ErrorTask):  # type: ignore[misc]
         self.content_length = len(body)
         self.channel.discarding = not request.completed_well
         self.write(body)
-        log_reply(NOBODY, getattr(request, "command", "?"), getattr(request, "path", "?"), error.code, name)
+        log_reply(NOBODY, request.command, request.path, error.code, name)
 
 
 class _Gathering:
@@ -120,6 +120,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
     """Refuses a request whose end a proxy in front might see elsewhere, and what follows it (RFC 9112, section 6.1)."""
 
     environ: dict[str, Any] | None = None
+    #: What waitress logs of a request; until its first line has been understood there is nothing else to say.
+    command = path = "?"
 
     def __init__(self, adj: Any, known: KnownLines) -> None:
         super().__init__(adj)

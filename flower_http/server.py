@@ -152,7 +152,7 @@ def make_server(
         deadlines=deadlines or Deadlines(),
         ident=None,
         expose_tracebacks=False,
-        clear_untrusted_proxy_headers=False,  # nothing here goes by them
+        clear_untrusted_proxy_headers=False,  # auth.py must see that they are there; nothing believes them
         backlog=_BACKLOG,
         channel_request_lookahead=1,  # keeps a channel readable while its request is served: sees it close
         # A page of events and its head go over a little more than 1 MiB, where waitress would turn to temporary files.

@@ -23,8 +23,6 @@ blueprint = Blueprint("files", __name__)
 
 _MOST_NAMES = 1000
 _PAGE = (Param("limit", limit_up_to(_MOST_NAMES), _MOST_NAMES), Param("cursor", cursor_of("files"), ""))
-#: Whatever an agent has written is data here: no browser may run it, or guess that it is a page.
-_AS_DATA = (("Content-Security-Policy", "default-src 'none'; sandbox"), ("X-Content-Type-Options", "nosniff"))
 
 
 @view(blueprint, "GET", "/runs/<run_id>/documents", scope="read")
@@ -41,7 +39,7 @@ def document(run_id: str, name: str) -> Reply:
         detail = f"there is no document {name[:80]!r} (yet); GET /runs/{run_id}/documents lists those there are"
         raise Problem(404, "unknown-document", detail)
     changed = ("Last-Modified", http_date(found.modified))
-    return Reply(200, found.text.encode(), (("Content-Type", "text/markdown; charset=utf-8"), changed, *_AS_DATA))
+    return Reply(200, found.text.encode(), (("Content-Type", "text/markdown; charset=utf-8"), changed))
 
 
 @view(blueprint, "GET", "/runs/<run_id>/files", scope="read", query=_PAGE)
@@ -96,7 +94,7 @@ def _entry(entry: Entry, base: str) -> dict[str, Any]:
 def _bytes(opened: OpenFile, name: bytes) -> Reply | FileReply:
     """The file, the part of it that was asked for, or that it has not changed; closes it where it is not sent."""
     etag, changed = quote_etag(opened.etag), datetime.fromtimestamp(int(opened.modified), UTC)
-    headers = Headers(_AS_DATA)
+    headers = Headers()  # no browser runs what an agent has written: see flower_http/headers.py
     headers["ETag"], headers["Last-Modified"] = etag, http_date(changed)
     if not is_resource_modified(request.environ, etag, last_modified=changed):
         opened.close()

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from waitress.adjustments import Adjustments
 
 from flower_http import logs
+from flower_http.exchange import KnownLines, Parser
 from tests.http.event_tools import Wire
 from tests.http.secured import Secured, secured
 from tests.support import eventually
@@ -123,3 +125,8 @@ def test_what_cannot_be_understood_is_repeated_only_in_part(live: Secured) -> No
     reply = live.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"secret " * 2000 + b"\r\n\r\n")
     assert (reply.status, reply.json["type"]) == (400, "bad-request")
     assert len(reply.body) < 1000
+
+
+def test_a_request_that_was_never_understood_can_still_be_named_in_a_log() -> None:
+    parser = Parser(Adjustments(), KnownLines())
+    assert (parser.command, parser.path) == ("?", "?")
