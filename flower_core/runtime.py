@@ -56,8 +56,8 @@ class Runtime:
     is waited for after a failure.
 
     Raises CredentialsMissing, which says what to set, when the environment cannot reach a model, and ValueError
-    for an ANTHROPIC_BASE_URL or proxy that is no URL, for ``keep_denials`` below 0, and for a ``store`` together with
-    how sessions are to be rewritten.
+    for an ANTHROPIC_BASE_URL or proxy that is no URL, for ``keep_denials`` or ``spill_threshold`` below 0, and for
+    a ``store`` together with how sessions are to be rewritten.
     """
 
     def __init__(
@@ -103,6 +103,8 @@ class Runtime:
             keep_denials=keep_denials,
             lang=lang,
         )
+        if spill_threshold is not None and spill_threshold < 0:
+            raise ValueError(f"spill_threshold must be 0 (off) or more, not {spill_threshold}")
         if store is not None and (trim, ephemeral, keep_denials) != (False, True, 1):
             raise ValueError("a store of your own rewrites by its own rewriters; give it those you want")
         # Last of what can fail: a store that is open has a thread.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,23 @@ def test_it_makes_its_directories_and_has_a_run_id(tmp_path: Path, given: dict[s
     assert (tmp_path / "books" / "config" / runtime.run_id).is_dir()
     assert runtime.interrupt("hello") is False
     assert (runtime.results, runtime.total_cost(), runtime.context_of("none")) == ([], 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"keep_denials": -1}, "keep_denials must be 0 or more"),
+        ({"spill_threshold": -1}, "spill_threshold must be 0"),
+        ({"trim": True, "own store": True}, "a store of your own"),
+        ({"ephemeral": False, "own store": True}, "a store of your own"),
+    ],
+)
+def test_how_sessions_are_kept_short_is_checked(tmp_path: Path, given: dict[str, Any], said: str) -> None:
+    with closing(SqliteSessionStore(tmp_path / "own.db")) as store:
+        more: dict[str, Any] = {"store": store} if "own store" in given else {}
+        more |= {key: value for key, value in given.items() if key != "own store"}
+        with pytest.raises(ValueError, match=said):
+            Runtime(workspace=tmp_path, run_dir=tmp_path / "books", environ=ENVIRON, **more)
 
 
 def test_a_runtime_that_cannot_be_made_leaves_no_store_open(tmp_path: Path) -> None:
