@@ -161,7 +161,7 @@ def _mechanical(call: Call, desk: Desk) -> Handoff:
     """A handoff put together from what is known."""
     done = "\n".join(f"- {line}" for line in call.last_calls) or "–"
     words = call.last_words[-_PROSE_CHARS:].strip() or "–"
-    where = desk.show(desk.workbench.root if desk.workbench is not None else desk.notes)
+    where = desk.show(desk.workbench.root) if desk.workbench is not None else "."
     return Handoff(
         doing=call.task[:_TASK_CHARS].strip() or "–",
         next=call.texts("handoff.mechanical_next"),
@@ -194,8 +194,7 @@ async def _prompt(call: Call, desk: Desk, document: Handoff, shown: str) -> str:
     if call.told:
         parts.append(texts("handoff.told", words=call.told).strip())
     parts.append(texts("handoff.document", document=document.prompt_block()).strip())
-    if shown:
-        parts.append(texts("handoff.place", path=shown))
-    if desk.workbench is not None:
+    if desk.workbench is not None:  # without one the notes lie where the agent's file tools do not reach
+        parts += [texts("handoff.place", path=shown)] if shown else []
         parts.append(texts("handoff.workbench", path=desk.show(desk.workbench.root)))
     return texts("handoff.take_over", task=task, parts="\n\n".join(parts)).strip()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,31 +12,57 @@ from typing import Any
 import pytest
 
 from flower_core.rehearsal.script import PLAYS_DIR
-from tests.e2e.serving import FlowerServer, of_kind, steps_of
+from tests.e2e.serving import PATIENCE_S, FlowerServer, clean_environ, of_kind, steps_of
 from tests.support import eventually
 
 pytestmark = pytest.mark.e2e
+CLIENT = Path(sys.executable).parent / "flower-client"
+#: An agent of flow ``once`` that looks at something, fills up, and hands over.
+WRITER = """
+[[writer]]
+when.prompts = '\\A<task>\\n'
+text = "Taken over."
+
+[[writer]]
+tools = [["Glob", { pattern = "*" }]]
+usage = { cache_read_input_tokens = 160000 }
+
+[["writer/handoff"]]
+text = "Doing now: a look.\\nNext step: to say so.\\nScene: an empty directory."
+"""
 STORY = "First half: there was a task.\nSecond half: and so it was done.\n"
 
 
 def handoff_play(folder: Path, **delays: str) -> Path:
-    """The shipped play without its pauses, but with the delays (TOML lines) of ``delays`` for whole speakers."""
+    """The shipped play without its pauses and with a writer; ``delays`` are TOML lines for speakers by their turn."""
     text = (PLAYS_DIR / "handoff.toml").read_text(encoding="utf-8")
     text = re.sub(r"(?m)^(delay|gap) = 0.*$", r"\1 = 0", text)
     for speaker, line in delays.items():
         text = text.replace(f'[["coordinator/{speaker}"]]\n', f'[["coordinator/{speaker}"]]\n{line}\n')
     path = folder / "handoff.toml"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text + WRITER, encoding="utf-8")
     return path
+
+
+def client(server: FlowerServer, *words: str) -> str:
+    """What ``flower-client`` prints."""
+    command = [str(CLIENT), "--url", server.url, *words]
+    environ = clean_environ(server.data_dir.parent)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[FlowerServer, dict[str, dict[str, Any]]]]:
-    """A server at whose end three runs have come to theirs: as it is, with a smaller window, without handoffs."""
+    """A server whose runs have ended: one as it is, with a smaller window, without handoffs, and of flow ``once``."""
     home = tmp_path_factory.mktemp("handoff")
-    with FlowerServer(home / "data", f"--rehearse={handoff_play(home)}", "--max-runs", "3") as server:
-        chosen: dict[str, dict[str, Any]] = {"plain": {}, "small": {"window": 200_000}, "off": {"handoff": False}}
-        ids = {name: server.start_run("Tell a story", **body)["id"] for name, body in chosen.items()}
+    with FlowerServer(home / "data", f"--rehearse={handoff_play(home)}", "--max-runs", "4") as server:
+        begun = server.start_run("Tell a story")
+        small, off = (
+            client(server, "start", "Tell a story", *flags).split()[0]
+            for flags in (("--window", "200000"), ("--no-handoff",))
+        )
+        once = server.start_run("Look", flow="once", instructions="flower-role: writer", window=200_000)
+        ids = {"plain": begun["id"], "small": small, "off": off, "once": once["id"]}
         yield server, {name: server.wait_for(run_id, "succeeded", "failed") for name, run_id in ids.items()}
 
 
@@ -73,6 +101,25 @@ def test_the_handoff_is_among_the_documents(runs: tuple[FlowerServer, dict[str, 
     status, headers, body = server.fetch("GET", f"/runs/{run['id']}/documents/handoff-1")
     assert (status, headers["Content-Type"].partition(";")[0]) == (200, "text/markdown")
     assert b"The first half has just been written." in body
+
+
+def test_whoever_watches_is_told(runs: tuple[FlowerServer, dict[str, Any]]) -> None:
+    server, run = runs[0], runs[1]["plain"]
+    told = [line for line in client(server, "watch", run["id"]).splitlines() if line.startswith("⇢ ")]
+    assert len(told) == 3
+    assert told[2].endswith("the handoff is in .flower/notes/handoff-Work.md")
+
+
+def test_an_agent_without_a_workbench_hands_over_and_no_place_of_the_servers_is_shown(
+    runs: tuple[FlowerServer, dict[str, Any]],
+) -> None:
+    server, run = runs[0], runs[1]["once"]
+    assert (run["state"], run["result"]) == ("succeeded", "Taken over.")
+    events = server.events(run["id"])
+    told = of_kind(events, "handoff")[-1]
+    assert (told["payload"]["path"], told["payload"]["degraded"]) == ("handoff-once.md", False)
+    assert not any("handoff-once.md" in event["text"] for event in of_kind(events, "prompt"))
+    assert str(server.data_dir / "books") not in str(of_kind(events, "handoff"))
 
 
 def test_a_smaller_window_hands_over_earlier(runs: tuple[FlowerServer, dict[str, Any]]) -> None:
