@@ -31,6 +31,8 @@ EVENT_KINDS: tuple[str, ...] = get_args(EventKind)
 
 #: Integers beyond this cannot be held exactly by a JSON reader that uses doubles (RFC 8259, section 6).
 MAX_SAFE_INTEGER = 2**53 - 1
+#: A broken sink may say something new at every event of a long run; nobody reads more lines than this.
+MAX_NOTES = 100
 _MAX_DEPTH = 40
 
 
@@ -118,7 +120,7 @@ class SafeSink:
 
 
 def note(error: BaseException, errors: list[str]) -> None:
-    """Append ``error`` as one line to ``errors`` unless the same line stands there already."""
+    """Append ``error`` as one line to ``errors`` unless the same line, or enough of them, stand there already."""
     line = f"{type(error).__name__}: {error}"
-    if line not in errors:
+    if len(errors) < MAX_NOTES and line not in errors:
         errors.append(line)

@@ -22,7 +22,8 @@ class AskQueue:
     def put(self, ask_id: str) -> None:
         """Announce a question; from any thread."""
         with self._lock:
-            self._unseen.append(ask_id)
+            # Where nobody pulls questions, what is settled drops out here.
+            self._unseen = [*self._questions.still_waiting(self._unseen), ask_id]
         self.ring()
 
     def ring(self) -> None:

@@ -111,10 +111,10 @@ class RunView:
 
 @dataclass
 class Settled:
-    """What has been told of and needs nobody's attention any more, by id."""
+    """What has been told of and needs nobody's attention any more, in the order it was put away."""
 
-    asks: dict[str, AskView] = field(default_factory=dict)
-    mail: dict[str, MailView] = field(default_factory=dict)
+    asks: list[AskView] = field(default_factory=list)
+    mail: list[MailView] = field(default_factory=list)
 
 
 def fold_all(view: RunView, events: Iterable[tuple[int, str, Mapping[str, Any]]]) -> tuple[RunView, Settled]:
@@ -126,8 +126,8 @@ def fold_all(view: RunView, events: Iterable[tuple[int, str, Mapping[str, Any]]]
     for seq, at, event in events:
         before, view = view, fold(view, seq, at, event)
         if view.asks is not before.asks or view.mail is not before.mail:
-            settled.asks.update((ask.id, ask) for ask in view.asks if not ask.waiting)
-            settled.mail.update((item.id, item) for item in view.mail if not item.waiting)
+            settled.asks += (ask for ask in view.asks if not ask.waiting)
+            settled.mail += (item for item in view.mail if not item.waiting)
             view = replace(
                 view,
                 asks=tuple(ask for ask in view.asks if ask.waiting),

@@ -46,14 +46,14 @@ def insert_events(
 ) -> None:
     """Keep events, what they settled, and how the run stands after them; without ``whole`` only its last number."""
     connection.executemany("INSERT INTO events (run, seq, body) VALUES (?, ?, ?)", ((number, *row) for row in rows))
-    said = [("ask", ask) for ask in settled.asks.values()], [("mail", item) for item in settled.mail.values()]
+    put_away = [("ask", ask) for ask in settled.asks], [("mail", item) for item in settled.mail]
     connection.executemany(
         # What is told of again, as after a restart, keeps its place.
         "INSERT INTO settled (run, kind, id, since_seq, seq, body) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO UPDATE SET body = excluded.body",
         (
             (number, kind, item.id, item.since_seq, item.seq, _text(asdict(item)))
-            for part in said
+            for part in put_away
             for kind, item in part
         ),
     )
@@ -172,8 +172,12 @@ def load_settled(
     connection: sqlite3.Connection, number: int, kind: str, last_seq: int, only: str | None = None
 ) -> list[dict[str, Any]]:
     """What was settled up to event ``last_seq``: of ``kind`` ask or mail, all or the one with the id ``only``."""
-    statement = "SELECT body FROM settled WHERE run = ? AND kind = ? AND seq <= ? AND id = coalesce(?, id)"
-    return [json.loads(body) for (body,) in connection.execute(statement, (number, kind, last_seq, only))]
+    statement = "SELECT since_seq, body FROM settled WHERE run = ? AND kind = ? AND seq <= ?"
+    values: list[Any] = [number, kind, last_seq]
+    if only is not None:
+        statement, values = f"{statement} AND id = ?", [*values, only]
+    rows = connection.execute(statement, values)
+    return [{**json.loads(body), "since_seq": since_seq} for since_seq, body in rows]
 
 
 def insert_answer(connection: sqlite3.Connection, number: int, ask_id: str, answer: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from flower_core.events import EVENT_KINDS, MAX_SAFE_INTEGER, Event, SafeSink, jsonable
+from flower_core.events import EVENT_KINDS, MAX_NOTES, MAX_SAFE_INTEGER, Event, SafeSink, jsonable
 
 
 def test_there_are_as_many_kinds_as_documented() -> None:
@@ -60,6 +60,18 @@ def test_what_a_sink_raises_is_noted_once_and_harms_nothing() -> None:
     for text in ("a", "a", "b"):
         sink(Event("text", text))
     assert errors == ["RuntimeError: a", "RuntimeError: b"]
+
+
+def test_a_sink_that_says_something_new_every_time_fills_no_memory() -> None:
+    errors: list[str] = []
+
+    def broken(event: Event) -> None:
+        raise RuntimeError(event.text)
+
+    sink = SafeSink(broken, errors)
+    for number in range(MAX_NOTES + 50):
+        sink(Event("text", str(number)))
+    assert errors == [f"RuntimeError: {number}" for number in range(MAX_NOTES)]
 
 
 def test_without_a_sink_events_go_nowhere() -> None:
