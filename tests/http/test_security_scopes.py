@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from flower_http import auth
 from flower_http.errors import StartError
 from flower_http.tokens import SCOPES, TokenStore, add_token, read_rows, revoke_token
 from tests.http.event_tools import Wire
@@ -105,6 +107,17 @@ def test_a_proxy_may_say_what_it_likes_the_token_counts(live: Secured, line: str
 def test_a_hash_from_the_file_is_no_token(live: Secured) -> None:
     for row in read_rows(live.store.path):
         assert live.ask("/runs", headers=f"Authorization: Bearer {row.sha256}\r\n").status == 401
+
+
+def test_no_hash_is_compared_but_in_constant_time() -> None:
+    """How long a look takes says nothing about a guess only if nothing else than compare_digest ever looks."""
+    tree = ast.parse(Path(auth.__file__).read_text(encoding="utf-8"))
+    compared = [node for node in ast.walk(tree) if isinstance(node, ast.Compare) and "sha256" in ast.dump(node)]
+    assert compared == []
+    called = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert called.count("hmac.compare_digest") == 1
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For) and "compare_digest" in ast.dump(node)]
+    assert not [node for loop in loops for node in ast.walk(loop) if isinstance(node, (ast.Break, ast.Return))]
 
 
 def test_a_revoked_token_lets_its_held_readers_go_and_no_others(tmp_path: Path) -> None:
