@@ -10,7 +10,6 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -31,7 +30,10 @@ class SocketLoop:
         self._sockets = sockets
         self._turn = turn
         self._selector = selectors.DefaultSelector()
-        self._touched: deque[Any] = deque()
+        #: What happened to whom, each once. A dict, because putting in and taking out need no lock then.
+        self._touched: dict[Any, None] = {}
+        #: What the kernel has been told: which events, by descriptor.
+        self._watched: dict[int, int] = {}
         self._awake = False
         # One byte at most is under way, so that waking never blocks, however long the loop is busy.
         self._bell, self._ring = socket.socketpair()
@@ -42,7 +44,7 @@ class SocketLoop:
 
     def touch(self, channel: Any) -> None:
         """Have the loop ask ``channel`` again what it wants. From any thread."""
-        self._touched.append(channel)
+        self._touched[channel] = None
         self.wake()
 
     def wake(self) -> None:
@@ -54,14 +56,15 @@ class SocketLoop:
 
     def forget(self, descriptor: int) -> None:
         """Watch ``descriptor`` no longer; to be called before it is closed. From any thread."""
-        with suppress(KeyError, ValueError, OSError):
-            self._selector.unregister(descriptor)
+        if self._watched.pop(descriptor, 0):
+            with suppress(KeyError, ValueError, OSError):
+                self._selector.unregister(descriptor)
 
     def run(self) -> None:
         """Serve until no socket is left."""
         self.thread = threading.get_ident()
         try:
-            self._touched.extend(list(self._sockets.values()))
+            self._touched.update(dict.fromkeys(list(self._sockets.values())))
             while self._sockets:
                 pause = min(self._turn(), _SLEEP_S)
                 self._register()
@@ -93,12 +96,12 @@ class SocketLoop:
             wasyncore.read(channel)
         if events & selectors.EVENT_WRITE and self._sockets.get(descriptor) is channel:
             wasyncore.write(channel)
-        self._touched.append(channel)
+        self._touched[channel] = None
 
     def _register(self) -> None:
         """Tell the kernel what every touched channel wants now."""
         while self._touched:
-            touched = self._touched.popleft()
+            touched, _ = self._touched.popitem()
             descriptor = touched._fileno
             channel = self._sockets.get(descriptor)
             if channel is None or channel is not touched:  # closed, and its number perhaps given to another
@@ -111,11 +114,13 @@ class SocketLoop:
             self._watch(descriptor, wanted)
 
     def _watch(self, descriptor: int, wanted: int) -> None:
-        known = self._selector.get_map().get(descriptor)
-        if known is None:
-            if wanted:
-                self._selector.register(descriptor, wanted)
-        elif not wanted:
-            self._selector.unregister(descriptor)
-        elif known.events != wanted:
+        known = self._watched.get(descriptor, 0)
+        if known == wanted:
+            return
+        self._watched[descriptor] = wanted
+        if not known:
+            self._selector.register(descriptor, wanted)
+        elif wanted:
             self._selector.modify(descriptor, wanted)
+        else:
+            self._selector.unregister(descriptor)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -9,10 +10,14 @@ from typing import Any
 import pytest
 from werkzeug.test import Client
 
+from flower_http.app import create_app
+from flower_http.auth import Principal
 from flower_http.errors import Problem
 from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
 from flower_http.poll import EventsApp
+from flower_http.settings import Settings
+from flower_http.tokens import TokenStore, add_token
 from tests.http.event_tools import Door, behind, finish, new_run, only_run, open_book, say
 from tests.http.json_of import json_of
 from tests.support import eventually
@@ -265,9 +270,44 @@ def test_a_journal_that_cannot_be_read_is_503(tmp_path: Path, door: Door) -> Non
 
 
 def test_a_bug_is_500_without_a_trace(book: LogBook, log: EventLog) -> None:
-    def broken(environ: Any, scope: str) -> None:
+    def broken(environ: Any, scope: str) -> Principal:
         raise RuntimeError("secret detail")
 
     reply = Client(EventsApp(book, broken, behind, only_run)).get("/events")
     assert (reply.status_code, json_of(reply)["type"]) == (500, "internal-error")
     assert "secret" not in reply.text
+
+
+def test_every_reply_leaves_one_line_without_token_and_query(
+    settings: Settings, log: EventLog, book: LogBook, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.data_dir.mkdir(parents=True)
+    token = add_token(settings.tokens_path, "eye", "read")
+    app = create_app(settings, book=book, tokens=TokenStore(settings.tokens_path, ""))
+    caplog.set_level(logging.INFO, "flower_http.access")
+    given = {"Authorization": f"Bearer {token}", "X-Request-Id": "mine"}
+    client = Client(app.wsgi_app)
+    for path, headers in (
+        ("/runs/r1/events?after=0&limit=77", given),
+        ("/openapi.yaml", given),
+        ("/runs/r1/events?after=x", given),
+        ("/runs/r1/events", {"X-Request-Id": "mine"}),
+        ("/runs", {"X-Request-Id": "mine"}),
+    ):
+        client.get(path, headers=headers)
+    assert [record.getMessage() for record in caplog.records if record.name == "flower_http.access"] == [
+        "eye GET '/runs/r1/events' 200 mine",
+        "eye GET '/openapi.yaml' 200 mine",
+        "eye GET '/runs/r1/events' 400 mine",
+        "- GET '/runs/r1/events' 401 mine",
+        "- GET '/runs' 401 mine",
+    ]
+
+
+def test_events_and_the_rest_refuse_alike(settings: Settings, book: LogBook, log: EventLog) -> None:
+    settings.data_dir.mkdir(parents=True)
+    add_token(settings.tokens_path, "eye", "read")
+    client = Client(create_app(settings, book=book, tokens=TokenStore(settings.tokens_path, "")).wsgi_app)
+    fast, slow = (client.get(path, headers={"X-Request-Id": "mine"}) for path in ("/runs/r1/events", "/runs"))
+    assert (fast.status_code, fast.data) == (slow.status_code, slow.data)
+    assert sorted(fast.headers) == sorted(slow.headers)

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import waitress
+from waitress.server import TcpWSGIServer
 
 from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
@@ -48,7 +48,7 @@ def texts(wire: Wire) -> list[str]:
 
 
 def test_waitress_still_has_what_parking_rests_on() -> None:
-    assert "_dispatcher" in inspect.signature(waitress.create_server).parameters
+    assert {"dispatcher", "_sock", "bind_socket", "sockinfo"} <= set(inspect.signature(TcpWSGIServer).parameters)
     assert version("waitress") == "3.0.2"
 
 
@@ -144,6 +144,7 @@ def test_readers_that_come_and_go_leave_nothing_behind(live: Serving, wire: Wire
         eventually(lambda: live.parked == 1)
         say(log, "again")
         assert wire.reply().status == 200
+    gc.collect()  # what earlier tests have left
     remembered = sum(type(thing).__name__ == "_Parked" for thing in gc.get_objects())
     assert remembered < turns / 2
 
@@ -255,6 +256,19 @@ def test_an_old_client_is_held_too_and_its_connection_closed(live: Serving, wire
 
 
 # ---- the end of the server
+
+
+def test_everybody_held_is_answered_in_one_go_and_the_others_in_between(book: LogBook, log: EventLog) -> None:
+    with serving(book, threads=1) as live, ExitStack() as stack:
+        wires = [stack.enter_context(Wire(live.server)) for _ in range(300)]
+        for wire in wires:
+            wire.send(HELD)
+        eventually(lambda: live.parked == 300)
+        asked = live.door.asked
+        say(log, "news")
+        assert fetch(live.server, "/hello").status == 200
+        assert {wire.reply().body for wire in wires} == {log.page(1)}
+        assert live.door.asked - asked == 300  # everybody's token is looked at again, once
 
 
 def test_the_server_leaves_after_answering_everybody(book: LogBook, log: EventLog) -> None:
