@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 from flower_core import AgentSpec, Runtime, coordinator, worker
 from flower_core.rehearsal import RehearsalServer
 from flower_core.rehearsal.conversation import Call
+from flower_core.sessions import SqliteSessionStore
 from tests.e2e.conftest import MakeStage
 from tests.e2e.stage import LONG_COMMAND, QUICK, Stage, agent, play, until
 
@@ -117,6 +121,32 @@ def test_a_copy_of_a_rewritten_session_can_be_resumed_too(long_ago: Resumed) -> 
     assert [(c.input, c.result) for c in long_ago.stage.requests[-1].talk.calls] == [
         (c.input, c.result) for c in long_ago.after
     ]
+
+
+def cut_off(long_ago: Resumed, where: int, run_dir: Path) -> str:
+    """Keep in ``run_dir`` what the store had of the session when it held ``where`` entries, and return its id."""
+    with closing(sqlite3.connect(long_ago.stage.home / "books" / "sessions.db")) as db:
+        rows = db.execute("SELECT project_key, session_id, entry FROM entries ORDER BY id").fetchall()
+    key = {"project_key": rows[0][0], "session_id": rows[0][1]}
+    assert where < len(rows)
+    with closing(SqliteSessionStore(run_dir / "sessions.db")) as store:
+        asyncio.run(
+            store.append(key, [json.loads(entry) for _, session, entry in rows if session == rows[0][1]][:where])
+        )
+    return str(key["session_id"])
+
+
+@pytest.mark.parametrize("where", [14, 27, 44, 63])
+def test_a_session_cut_off_anywhere_is_accepted(long_ago: Resumed, where: int, tmp_path: Path) -> None:
+    session = cut_off(long_ago, where, tmp_path)
+    runtime = long_ago.stage.runtime(run_dir=tmp_path, keep_denials=0)
+    asked = len(long_ago.stage.requests)
+    result = play(runtime.run(agent("Bash", "Read"), "Go on", resume=session))
+    assert (result.ok, result.session_id) == (True, session)
+    (request,) = long_ago.stage.requests[asked:]
+    assert request.rejected == ""
+    assert request.talk.prompts[0].endswith("Begin")
+    assert "lies outside" not in str(request.body["messages"])
 
 
 def test_an_interruption_is_told_neutrally_and_the_refused_words_are_gone(staged: MakeStage) -> None:
