@@ -259,7 +259,8 @@ class EventLog:
             batch = list(self._pending)
         before = self._view
         view, settled = fold_all(before, ((item.seq, item.at, item.fields) for item in batch))
-        listed = view.state != before.state or view.asks is not before.asks or view.mail is not before.mail
+        told = settled.asks or settled.mail or view.asks is not before.asks or view.mail is not before.mail
+        listed = bool(told) or view.state != before.state
         whole = listed or view.last_seq - self._kept_whole >= _VIEW_EVERY
         rows = [(item.seq, item.body) for item in batch]
         records.insert_events(connection, self.number, rows, view, settled, whole=whole)

@@ -104,6 +104,22 @@ def test_questions_left_over_at_the_end_are_known_as_declined_after_a_restart(pa
         assert again.view.asks == ()
 
 
+def test_a_question_settled_at_once_does_not_wait_after_a_restart(path: Path) -> None:
+    with open_book(path, linger_s=0.05) as book:
+        made = new_run(book)
+        made.append("text", "these three are kept together")
+        ask(made, 1)
+        ask(made, 1, "answered", answer="a")
+        made.append("text", "and so on").result(5)
+        view = made.view
+    with open_book(path) as book:
+        again = book.get("r1")
+        assert again is not None
+        assert again.view == view
+        assert (view.asks, view.asks_waiting) == ((), 0)
+        assert [one.answer for one in again.conversation.asks()] == ["a"]
+
+
 def test_what_is_carried_along_and_written_does_not_grow_with_the_questions(log: EventLog, path: Path) -> None:
     sizes = []
     for number in range(1, 601):
