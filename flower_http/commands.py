@@ -114,7 +114,7 @@ def _token_group() -> None:
     "--scope",
     type=click.Choice(tokens.SCOPES),
     required=True,
-    help="read: look; steer: also answer, say, interrupt, cancel; start: also start and resume",
+    help="read: look; steer: also answer, say, interrupt, cancel; start: also start, resume and delete",
 )
 @_data_dir_option
 def _add(name: str, scope: str, data_dir: str | None) -> None:
