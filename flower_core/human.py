@@ -143,10 +143,7 @@ class HumanChannel:
         return self._settle_by_person(ask_id, "declined", reason, by)
 
     def send(self, text: str, *, ref: str = "") -> Mail:
-        """Put something into the inbox without interrupting anything. Raises ValueError when it says nothing.
-
-        ``ref`` goes with it into its events, for who wants to know whether something was said already.
-        """
+        """Put something into the inbox, interrupting nothing. ``ref`` goes into its events. ValueError when empty."""
         if not text.strip():
             raise ValueError("there is nothing in that message; send some text")
         mail = self._inbox.put(text, self.amend(text, label=self.texts("human.amendment")), ref)

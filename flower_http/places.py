@@ -52,8 +52,11 @@ class Places:
     def find(self, name: str | None, run_id: str) -> Path:
         """The directory ``name`` stands for; a fresh one named after the run when None. Nothing is made.
 
-        Raises Problem 422 when it would lie outside the root, links followed, or cannot be a directory.
+        Raises Problem 422 when it would lie outside the root, links followed, when it cannot be a directory, and when
+        its name holds what cannot be seen: two that look the same must be the same, and no list may be garbled by one.
         """
+        if name is not None and not name.isprintable():
+            raise invalid_body({"workspace": ["must consist of printable characters"]})
         try:
             path = (self.root / (name or run_id)).resolve()
             wrong = path.exists() and not path.is_dir()
@@ -66,11 +69,19 @@ class Places:
         return path
 
     def make(self, workspace: Path) -> None:
-        """Make a directory that :meth:`find` has found. Raises Problem 422 when the disk refuses."""
+        """Make a directory that :meth:`find` has found.
+
+        Raises Problem 422 when the disk refuses, or when a link has been put into its way since.
+        """
         try:
-            workspace.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise invalid_body({"workspace": [f"cannot be made: {error.strerror}"]}) from error
+            same = workspace.resolve() == workspace
+            if same:
+                workspace.mkdir(parents=True, exist_ok=True)
+                same = workspace.resolve(strict=True) == workspace
+        except (OSError, RuntimeError) as error:  # links in a circle are a RuntimeError
+            raise invalid_body({"workspace": [f"cannot be made: {getattr(error, 'strerror', error)}"]}) from error
+        if not same:
+            raise invalid_body({"workspace": ["has become a symbolic link"]})
 
     def shown(self, workspace: Path) -> str:
         """The workspace as clients name it: relative to the root."""

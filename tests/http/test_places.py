@@ -58,6 +58,33 @@ def test_names_no_directory_can_have_are_refused_and_break_nothing(places: Place
     assert refused(lambda: places.make(places.find("file/below", "r"))).status == 422
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a\nb", "a\tb", "\x1b[31mred", "a\u202egpj.exe", "zero\u200bwidth", "\udcff", "no\u00a0break", "a\x7f"],
+)
+def test_a_name_that_does_not_look_like_what_it_is_is_refused(places: Places, name: str) -> None:
+    assert "printable" in refused(lambda: places.find(name, "r")).extra["errors"]["workspace"][0]
+
+
+@pytest.mark.parametrize(
+    "name", ["größe", "需求 1", "a" * 255, "..a", "a..", "-x", "~", "a/./b", "a//b", "%2e%2e", "..\\x"]
+)
+def test_a_name_that_only_looks_odd_is_a_directory_below_the_root(places: Places, name: str) -> None:
+    found = places.find(name, "r")
+    places.make(found)
+    assert found.is_dir()
+    assert found.is_relative_to(places.root)
+    assert places.find(places.shown(found), "r") == found
+
+
+def test_a_link_put_in_the_way_after_the_look_is_noticed(places: Places, tmp_path: Path) -> None:
+    found = places.find("a/b", "r")
+    (tmp_path / "outside").mkdir()
+    (places.root / "a").symlink_to(tmp_path / "outside")
+    assert "link" in refused(lambda: places.make(found)).extra["errors"]["workspace"][0]
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
 def test_books_lie_in_the_data_dir_one_set_for_each_workspace(places: Places, tmp_path: Path) -> None:
     one, other = (places.books(places.find(name, "r")) for name in ("a", "b"))
     assert one != other
