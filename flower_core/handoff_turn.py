@@ -105,10 +105,11 @@ class _Writing:
             if document.complete():
                 # Its mark is ours to give; a model may have copied one.
                 return replace(document, degraded=False)
-            missing = call.texts("workflow.list.comma").join(document.missing())
-            if failure is not None and failure.recovery == "fatal":
+            if failure is None:
+                missing = call.texts("workflow.list.comma").join(document.missing())
+            elif failure.recovery == "fatal":
                 return None
-            if failure is not None and attempt < _TRIES:
+            elif attempt < _TRIES:
                 await self._pause(failure)
         return None
 

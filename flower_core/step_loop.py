@@ -11,6 +11,7 @@ import contextlib
 import time
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 
 from flower_core.call import Call
 from flower_core.claude.errors import Failure, context_full, failure_of_exception
@@ -42,12 +43,11 @@ class StepLoop:
                 result.ok = True
                 return
             if failure.kind == "context" and _can_hand_over(call, opening):
-                if len(result.retired) >= call.watch.policy.max_generations:
-                    self._give_up(
-                        call, replace(failure, text=call.texts("handoff.too_small", count=len(result.retired)))
-                    )
+                if len(result.retired) == call.watch.policy.max_generations:
+                    text = call.texts("handoff.too_small", count=len(result.retired))
+                    self._give_up(call, replace(failure, text=text))
                     return
-                await hand_over(call, session, self.desk, lambda failure: self._recover(call, failure))
+                await hand_over(call, session, self.desk, partial(self._recover, call))
                 opening = Opening(str(uuid.uuid4()))
                 continue
             result.errors.append(failure.text)

@@ -48,6 +48,23 @@ def test_it_meets_the_contracts_of_the_sdk(tmp_path: Path) -> None:
         store.close()
 
 
+def test_the_first_prompt_is_what_was_first_said_to_the_session_in_words(store: SqliteSessionStore) -> None:
+    def said(number: int, content: object, **more: Any) -> dict[str, Any]:
+        return entry(number, message={"role": "user", "content": content}, **more)
+
+    async def body() -> None:
+        await store.append(SUB, [said(0, "To a subagent")])
+        assert store.first_prompt("s") == ""
+        await store.append(
+            KEY, [{"type": "mode"}, said(1, "Inserted", isMeta=True), said(2, [{"type": "tool_result"}])]
+        )
+        assert store.first_prompt("s") == ""
+        await store.append(KEY, [said(3, "Paint the wall", isMeta=False), said(4, "Go on")])
+        assert store.first_prompt("s") == "Paint the wall"
+
+    asyncio.run(body())
+
+
 def test_an_entry_that_comes_again_is_kept_once_and_one_without_uuid_every_time(store: SqliteSessionStore) -> None:
     async def body() -> None:
         await store.append(KEY, [entry(1), {"type": "mode"}])

@@ -69,6 +69,8 @@ def test_a_failure_of_the_network_meanwhile_is_waited_out(staged: MakeStage) -> 
     stage, screen = staged({"agent": FULL, "agent/handoff": [fails, WRITES]}), Screen()
     result = play(stage.runtime(handoff=SMALL).run(agent("Bash"), "Paint the wall", on_event=screen))
     assert (result.ok, result.attempts, done(screen)["degraded"]) == (True, 1, False)
+    (_, again) = (request.talk for request in stage.requests if request.speaker == "agent/handoff")
+    assert "missing" not in again.prompt, "nothing was left out; it was never said"
 
 
 def test_a_prompt_the_api_finds_too_long_hands_over_at_once(staged: MakeStage) -> None:
