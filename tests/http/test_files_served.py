@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import requests
+from flower_client import FlowerClient, Refused
 
 from flower_http.server import Server
 from tests.http.event_tools import Wire
@@ -21,6 +23,7 @@ from tests.http.served_world import served
 from tests.support import eventually
 
 SIZE = 32 * 1024 * 1024
+NAMES = ["big", "digits", "empty", "page.html", "src"]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +88,7 @@ def test_a_listing_comes_in_pages(base: str) -> None:
         seen += [entry["name"] for entry in page["entries"]]
         if not (cursor := page["next_cursor"] or ""):
             break
-    assert seen == ["big", "digits", "empty", "page.html", "src"]
+    assert seen == NAMES
     assert get(f"{base}?cursor=cnVuczp4").json()["parameter"] == "cursor"
     assert get(f"{base}?limit=0").json()["parameter"] == "limit"
 
@@ -236,6 +239,27 @@ def test_a_connection_that_breaks_in_a_download_leaves_no_file_open(server: Serv
         assert wire.recv(12) == b"HTTP/1.1 200"
         eventually(lambda: open_files() == 1)
     eventually(lambda: open_files() == 0)
+
+
+def test_the_client_reads_what_the_server_gives(server: Server, world: RunWorld, run_id: str) -> None:
+    with FlowerClient(server.url) as client:
+        first = client.files(run_id, limit=3)
+        rest = client.files(run_id, limit=3, cursor=first.next_cursor)
+        assert [entry.name for entry in (*first.entries, *rest.entries)] == NAMES
+        below = client.fetch(run_id, "src", io.BytesIO())
+        assert below is not None
+        assert [entry.name for entry in below.entries] == ["größe #1?.txt"]
+        out = io.BytesIO()
+        client.fetch(run_id, "src/größe #1?.txt", out)
+        assert out.getvalue().decode() == "ü"
+        assert client.documents(run_id) == []
+        ended = world.start("", "to-be-deleted")
+        world.reaches(ended.id, "succeeded")
+        client.delete(ended.id)
+        with pytest.raises(Refused, match="there is no run"):
+            client.run(ended.id)
+        with pytest.raises(Refused, match="there is no document"):
+            client.document(run_id, "goal")
 
 
 def test_many_read_the_same_file_at_once(base: str, world: RunWorld) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -231,6 +233,33 @@ def test_a_store_that_fails_lets_nothing_happen_twice(tmp_path: Path) -> None:
     with pytest.raises(Problem) as refused:
         serve_once(keys, "k", "f", lambda again: pytest.fail("acted without a mark"))
     assert (refused.value.status, refused.value.slug) == (503, "journal-unavailable")
+
+
+def test_what_is_kept_about_a_run_can_be_buried_and_then_acts_no_more(tmp_path: Path) -> None:
+    keys = SqliteKeys(tmp_path / "keys.db")
+    for key, run in (("gone", "r1"), ("other", "r2")):
+        serve_once(keys, key, "f", lambda again, run=run: json_reply({"said": "secret"}).about(run))  # type: ignore[misc]
+    keys.bury("r1")
+    buried, other = (serve_once(keys, key, "f", lambda again: pytest.fail("acted again")) for key in ("gone", "other"))
+    keys.close()
+    assert (buried.status, json.loads(buried.body)["type"]) == (404, "unknown-run")
+    assert ("Content-Type", "application/problem+json") in buried.headers
+    assert (other.status, json.loads(other.body)) == (200, {"said": "secret"})
+
+
+def test_a_store_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "keys.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        old.execute(
+            "CREATE TABLE replies (key TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, boot TEXT NOT NULL,"
+            " at REAL NOT NULL, status INTEGER, headers TEXT, body BLOB) WITHOUT ROWID"
+        )
+        old.execute("INSERT INTO replies VALUES ('k', 'f', 'b', ?, 200, '[]', x'7b7d')", (time.time(),))
+    keys = SqliteKeys(path)
+    assert serve_once(keys, "k", "f", lambda again: pytest.fail("acted again")).body == b"{}"
+    serve_once(keys, "new", "f", lambda again: json_reply({}).about("r1"))
+    keys.bury("r1")
+    keys.close()
 
 
 def test_digests_tell_where_one_part_ends() -> None:
