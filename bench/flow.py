@@ -7,8 +7,8 @@ one after the other, against the same scripted endpoint, with the same options l
 and launcher; it keeps no books, writes no documents and shows no events. Both must make the same number of requests, or
 nothing is compared.
 
-As a child process it takes ``flow`` and ``bare``; each gives the seconds it took, the requests it made, and the seconds
-of each of its sessions.
+As a child process it takes ``flow`` and ``bare``; each gives the seconds it took, the requests it made, the processor
+time it and its agent programs took, and the seconds of each of its sessions.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Stage:
     def flow(self) -> list[float]:
         """The flow as a program of one's own would run it; nobody answers its question."""
         home, workspace, seen = self._fresh()
-        started = time.perf_counter()
+        before, started = _processor_time(), time.perf_counter()
         flow = starter_flow(_TASK, workspace=workspace, run_dir=home / "runs", timeout_s=0, lang="en")
         runtime = Recorder(
             workspace=workspace, run_dir=home / "runs", workbench=flow.workbench, environ=self._environ(home), lang="en"
@@ -85,7 +85,7 @@ class Stage:
         if "_failed_at" in ctx:
             raise SystemExit(f"the flow failed at {ctx['_failed_at']}: {ctx.get('_error')}")
         self._calls = runtime.made
-        return [took, len(self._endpoint.app.requests) - seen, *runtime.seconds]
+        return [took, len(self._endpoint.app.requests) - seen, _processor_time() - before, *runtime.seconds]
 
     def bare(self) -> list[float]:
         """The sessions of the last flow again, with the SDK alone."""
@@ -98,10 +98,10 @@ class Stage:
             store=None,
             workbench=Workbench(workspace, lang="en").ensure(),
         )
-        started = time.perf_counter()
+        before, started = _processor_time(), time.perf_counter()
         seconds = asyncio.run(_converse(self._calls, around))
         took = time.perf_counter() - started
-        return [took, len(self._endpoint.app.requests) - seen, *seconds]
+        return [took, len(self._endpoint.app.requests) - seen, _processor_time() - before, *seconds]
 
     def _fresh(self) -> tuple[Path, Path, int]:
         self._runs += 1
@@ -116,6 +116,11 @@ class Stage:
             "ANTHROPIC_BASE_URL": self._endpoint.url,
             "ANTHROPIC_API_KEY": "rehearsal",
         }
+
+
+def _processor_time() -> float:
+    """Seconds of this process and of the children that have ended."""
+    return sum(os.times()[:4])
 
 
 async def _converse(calls: list[Call], around: Surroundings) -> list[float]:
@@ -145,20 +150,22 @@ def measure(*, quick: bool) -> Report:
     clean = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
     with tempfile.TemporaryDirectory() as home, child("bench.flow", env={**clean, "HOME": home}) as stage:
         _pair(stage)  # the first start of the agent program reads it from disk
-        for _ in range(1 if quick else 6):
+        for _ in range(1 if quick else 8):
             mine, other = _pair(stage)
             ours.append(mine)
             theirs.append(other)
     whole, floor = [mine[0] for mine in ours], [other[0] for other in theirs]
     report.rows.append(Row("starter flow, from task to verdict", "s", whole, _FLOOR, floor, _GOAL))
-    sessions = [statistics.median(mine[2 + at] for mine in ours) for at in range(len(ours[0]) - 2)]
-    peers = [statistics.median(other[2 + at] for other in theirs) for at in range(len(ours[0]) - 2)]
+    spent, peer_spent = [mine[2] for mine in ours], [other[2] for other in theirs]
+    report.rows.append(Row("starter flow, processor time with its agent programs", "s", spent, _FLOOR, peer_spent))
+    sessions = [statistics.median(mine[3 + at] for mine in ours) for at in range(len(ours[0]) - 3)]
+    peers = [statistics.median(other[3 + at] for other in theirs) for at in range(len(ours[0]) - 3)]
     report.notes += [
         f"{len(sessions)} sessions with {ours[0][1]:.0f} requests. Seconds of each, ours and bare: "
         + ", ".join(f"{mine:.2f}/{other:.2f}" for mine, other in zip(sessions, peers, strict=True))
         + ".",
         f"Between the sessions, where documents are read and written and books kept, the flow spends "
-        f"{(statistics.median(whole) - sum(sessions)) * 1000:.0f} ms in all.",
+        f"{statistics.median(mine[0] - sum(mine[3:]) for mine in ours) * 1000:.0f} ms in all.",
     ]
     return report
 
