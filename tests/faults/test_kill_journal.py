@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIG
 
 SERVER = """
     import itertools, sys, threading
-    from flower_http.auth import NOBODY
+    from flower_http.auth import Principal
     from flower_http.journal import Journal
     from flower_http.log_book import LogBook
     from flower_http.parking import ParkingDispatcher
@@ -33,7 +33,7 @@ SERVER = """
 
     book = LogBook(Journal(sys.argv[1]), ring=50)
     log = book.get("r1") or book.create({"id": "r1"})
-    app = EventsApp(book, lambda environ, scope: NOBODY, None, str)
+    app = EventsApp(book, lambda environ, scope: Principal("eye", "read", "eye"), None, str)
     server = make_server(app, dispatcher=ParkingDispatcher(app))
     threading.Thread(target=server.run, daemon=True).start()
     print(server.port, flush=True)
