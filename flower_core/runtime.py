@@ -146,7 +146,8 @@ class Runtime:
         """Run ``spec`` on ``prompt`` until it is done, and return what came of it. Failures are in the result.
 
         ``resume`` goes on with that session; ``fork`` under an id of its own; ``resume_at`` cuts its history
-        after the entry with that uuid. ``step_name`` (default: the spec's name) is the row in the manifest.
+        after the entry with that uuid, one of those that are fed back. ``step_name`` (default: the spec's name) is
+        the row in the manifest.
 
         Raises ValueError for ``fork`` or ``resume_at`` without ``resume``, and for a spec that cannot be opened.
         Cancelling stops the agent cleanly and writes the row with error "cancelled".
