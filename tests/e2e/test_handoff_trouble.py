@@ -200,15 +200,16 @@ def test_costs_add_up_over_retries_interrupts_handoffs_and_resumes(staged: MakeS
     """Measured against what the same tokens cost in one reply; nothing is counted twice, nothing is left out."""
     look = {"tools": [["Bash", {"command": "pwd"}]]}
     script = [
-        dear(20_000, **look),
-        {"error": "overloaded"},
-        dear(0, hang="for ever"),  # the person breaks in here
-        dear(60_000, **look),
-        dear(0, hang="for ever"),  # the session is stopped here
-        dear(100_000),  # more than the session before it: the two are not to be taken for one
-        dear(90_000),
+        ({"prompts": "And again"}, dear(90_000)),
+        # More than the session before it has cost: the two are not to be taken for one.
+        ({"prompts": "You take over"}, dear(100_000)),
+        ({"request": 0}, dear(20_000, **look)),
+        ({"request": 1}, {"error": "overloaded"}),
+        ({"request": 2}, dear(0, hang="for ever")),  # the person breaks in here
+        ({"prompt": "Go on", "not": {"called": "Bash"}}, dear(60_000, **look)),
+        ({"prompt": "Go on"}, dear(0, hang="for ever")),  # the session is stopped here
     ]
-    replies = [{**reply, "when": {"request": number}} for number, reply in enumerate(script)]
+    replies = [{**reply, "when": when} for when, reply in script]
     stage = staged({"agent": replies, "agent/handoff": [dear(70_000, text=DOCUMENT)], "measure": [dear(100_000)]})
     screen = Screen()
     runtime = stage.runtime(handoff=SMALL, resilience=Resilience(base_delay=0.01, max_delay=0.01))
