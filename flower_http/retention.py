@@ -67,5 +67,5 @@ class Retention:
         except (Problem, JournalUnavailable) as error:
             _LOG.warning("run %s ended long ago and could not be deleted: %s", run_id, error)
             return False
-        _LOG.info("run %s was deleted: it ended more than %g days ago", run_id, self._days)
+        _LOG.info("run %s was deleted: it ended more than %g day(s) ago", run_id, self._days)
         return True
