@@ -9,6 +9,7 @@ into bench/RESULTS.md. Each ends by itself.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 
@@ -47,7 +48,8 @@ def main() -> None:
     print(plain(row for report in reports for row in report.rows))
     print("\n".join(note for report in reports for note in report.notes))
     if given.write:
-        RESULTS.write_text(page(reports, quick=given.quick), encoding="utf-8")
+        busy = os.getloadavg()[2] / (os.cpu_count() or 1)
+        RESULTS.write_text(page(reports, quick=given.quick, busy=busy), encoding="utf-8")
 
 
 if __name__ == "__main__":

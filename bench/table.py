@@ -53,10 +53,10 @@ def plain(rows: Iterable[Row]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
 
 
-def page(reports: Sequence[Report], *, quick: bool) -> str:
-    """RESULTS.md."""
+def page(reports: Sequence[Report], *, quick: bool, busy: float) -> str:
+    """RESULTS.md. ``busy`` is how many processes wanted to run, per processor, while it was measured."""
     rows = [HEADER, ["---"] * len(HEADER), *(cells(row) for report in reports for row in report.rows)]
-    sections = [_INTRO]
+    sections = [_INTRO, f"Meanwhile {busy:.1f} processes wanted to run on each processor; about 1 is this alone."]
     if quick:
         sections.append("**A quick run: fewer and shorter rounds than the claims rest on.**")
     sections += ["\n".join(map(_line, rows)), "# Where the time goes"]
