@@ -23,11 +23,8 @@ PATIENCE_S = 60.0
 MUST_HAPPEN = {
     "POST /runs 201",
     "GET /runs/{run_id}/asks 200",
-    "POST /runs/{run_id}/decline 200",
     "POST /runs/{run_id}/inbox 202",
     "POST /runs/{run_id}/cancel 200",
-    "DELETE /runs/{run_id} 204",
-    "GET /runs/{run_id} 404",
 }
 AT_REST = ("waiting", "succeeded", "failed", "cancelled", None)
 
