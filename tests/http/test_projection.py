@@ -194,6 +194,16 @@ def test_cost_and_turns_are_the_sum_of_the_results() -> None:
     assert (view.cost_usd, view.num_turns) == (0.85, 8)
 
 
+def test_writing_a_handoff_is_counted_once_it_is_done() -> None:
+    view = after(
+        CREATED,
+        event("result", "success", cost_usd=0.1, num_turns=2),
+        event("handoff", "near", phase="near", cost_usd=9.0, num_turns=9),
+        event("handoff", "done", phase="done", cost_usd=0.25, num_turns=1),
+    )
+    assert (view.cost_usd, view.num_turns) == (0.35, 3)
+
+
 def test_a_judged_round_shows_its_verdict_before_the_run_ends() -> None:
     payload = {"kind": "verdict", "state": "not_yet", "reason": "no tests", "failed": ["tests pass"], "round": 1}
     view = after(CREATED, STARTED, event("task", "Verdict of round 1: not yet", **payload))
