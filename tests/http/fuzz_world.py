@@ -95,11 +95,13 @@ def fuzz_server(home: Path, *, patience_s: float) -> Iterator[str]:
         yield server.url
 
 
-def fuzz_schema() -> BaseSchema:
-    """The contract as something to generate requests from; the same ones every time."""
+def fuzz_schema(url: str) -> BaseSchema:
+    """The contract as something to generate requests to ``url`` from; the same ones every time."""
     config = SchemathesisConfig.from_dict(
         {
             "seed": 20260131,
+            "base-url": url,
+            "headers": CREDENTIALS,
             "cache": {"enabled": False},
             "generation": {"max-examples": EXAMPLES, "deterministic": True, "database": "none"},
             "checks": {

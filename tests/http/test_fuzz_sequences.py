@@ -43,7 +43,7 @@ def test_a_run_keeps_to_the_contract_whatever_is_done_to_it(tmp_path: Path) -> N
     done: Counter[str] = Counter()
     with fuzz_server(tmp_path, patience_s=PATIENCE_S) as url:
 
-        class Machine(fuzz_schema().exclude(path_regex=ROOT_VERBS).as_state_machine()):  # type: ignore[misc]
+        class Machine(fuzz_schema(url).exclude(path_regex=ROOT_VERBS).as_state_machine()):  # type: ignore[misc]
             def setup(self) -> None:
                 self.started: list[str] = []
 
@@ -51,7 +51,7 @@ def test_a_run_keeps_to_the_contract_whatever_is_done_to_it(tmp_path: Path) -> N
                 as_meant(case)
 
             def get_call_kwargs(self, case: Case[Any]) -> dict[str, Any]:
-                return {"base_url": url, "headers": CREDENTIALS}
+                return {"headers": CREDENTIALS}
 
             def after_call(self, response: Response, case: Case[Any]) -> None:
                 done[f"{case.operation.label} {response.status_code}"] += 1
