@@ -35,8 +35,8 @@ MODEL_SECRETS = (*CREDENTIALS, "ANTHROPIC_CUSTOM_HEADERS")
 SECRETS = (*MODEL_SECRETS, "FLOWER_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _MODEL_PREFIXES = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_SUBAGENT_MODEL")
-#: Variables with our prefix that are not the server's: the client's, and the one that names the file.
-_NOT_OURS = ("FLOWER_URL", "FLOWER_ENV_FILE")
+#: Variables with our prefix that are no settings: the client's, the one that names the file, what agents are known by.
+_NOT_OURS = ("FLOWER_URL", "FLOWER_ENV_FILE", "FLOWER_MARK")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
 
-from flower_core.claude.environment import agent_program
+from flower_core.claude.environment import MARK, agent_program
+from flower_core.claude.orphans import mark_of, stop_marked
 from flower_core.errors import FlowerError
 from flower_core.rehearsal import Play, RehearsalServer
 from flower_http.app import create_app
@@ -41,6 +42,8 @@ _REHEARSAL_KEY = "rehearsal"
 _TOKENS_EVERY_S = 1.0
 #: How the time to stop is divided: runs first, then readers and the journal. Seconds.
 _READERS_S, _JOURNAL_S, _ENGINE_S = 2.0, 1.5, 0.5
+#: Seconds that processes left at the end are given to stop when asked, and as many again when forced.
+_ORPHANS_S = 0.4
 #: Less room than this on the disk is none.
 _ROOM_BYTES = 1024 * 1024
 _LOG = logging.getLogger(__name__)
@@ -62,6 +65,7 @@ class FlowerService:
             undo.callback(self._journal.close)
             self._keys = _opened(SqliteKeys, settings.data_dir / "idempotency.db")
             undo.callback(self._keys.close)
+            self._mark = mark_of(settings.data_dir)
             self._engine = Engine()
             undo.callback(self._engine.stop, _ENGINE_S)
             environ = self._environ()
@@ -115,6 +119,9 @@ class FlowerService:
 
         Raises StartError when the journal cannot be read.
         """
+        # The data dir is ours alone, and none of our own agents runs yet.
+        if orphans := stop_marked(self._mark):
+            _LOG.warning("stopped %d processes that an earlier server had left behind", orphans)
         self._engine.start()
         if self._rehearsal is not None:
             self._rehearsal.start()
@@ -143,13 +150,15 @@ class FlowerService:
         self._keys.close()
         self._journal.close(_JOURNAL_S)
         self._engine.stop(max(_ENGINE_S, until - time.monotonic()))
+        # What an agent started and did not wait for, and an agent program that has not stopped in time.
+        stop_marked(self._mark, ask_s=_ORPHANS_S, all_s=2 * _ORPHANS_S)
         if self._relay is not None:
             self._relay.close()
         if self._rehearsal is not None:
             self._rehearsal.close()
 
     def _environ(self) -> dict[str, str]:
-        environ = {**self._settings.base_env, **self._settings.model_env}
+        environ = {**self._settings.base_env, **self._settings.model_env, MARK: self._mark}
         if self._rehearsal is None:
             return environ
         plain = {name: value for name, value in environ.items() if name not in (*CREDENTIALS, "ANTHROPIC_MODEL")}

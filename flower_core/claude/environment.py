@@ -16,6 +16,8 @@ from pathlib import Path
 from flower_core.errors import AgentProgramMissing, CredentialsMissing
 from flower_core.files import atomic_write
 
+#: Says whose an agent's process is; see :mod:`flower_core.claude.orphans`.
+MARK = "FLOWER_MARK"
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _MODEL = (
@@ -88,7 +90,7 @@ def check_credentials(environ: Mapping[str, str]) -> None:
 
 
 def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    names = {*_HOST, *_NETWORK, *_MODEL, *CREDENTIALS}
+    names = {*_HOST, *_NETWORK, *_MODEL, *CREDENTIALS, MARK}
     return {
         name: value
         for name, value in environ.items()
