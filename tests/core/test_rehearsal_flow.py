@@ -12,13 +12,13 @@ import pytest
 from flower_core.events import Event
 from flower_core.rehearsal import RehearsalServer
 from flower_core.runtime import Runtime
-from flower_core.texts import texts_for
+from flower_core.texts import LANGUAGES, texts_for
 from flower_core.workflow.starter import starter_flow
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("lang", LANGUAGES)
 def test_one_question_two_rounds_and_what_was_said_in_between(tmp_path: Path, lang: str) -> None:
     texts = texts_for(lang)
     events: list[Event] = []

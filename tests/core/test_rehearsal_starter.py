@@ -14,9 +14,8 @@ from flower_core.documents import Brief, Goal, Verdict
 from flower_core.rehearsal import Play
 from flower_core.rehearsal.conversation import Conversation
 from flower_core.rehearsal.wire import message, pairing_error
-from flower_core.texts import texts_for
+from flower_core.texts import LANGUAGES, texts_for
 
-LANGS = ("en", "zh")
 STAMP = "2026-11-30 10:00:00"
 TASK = 'Build a "weather" page,\nwith {maps} and 3 towns'
 PLAY = Play.load()
@@ -124,7 +123,7 @@ def test_the_brief_holds_the_task_and_what_the_human_answered(tmp_path: Path, an
     assert " ".join(answer.split()) in brief.unknowns
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("outcome", ["timeout", "declined", "over_budget"])
 def test_without_an_answer_the_brief_says_what_was_assumed(tmp_path: Path, lang: str, outcome: str) -> None:
     brief = clarified(tmp_path, texts_for(lang)(f"human.{outcome}"))
@@ -203,7 +202,7 @@ def test_an_interrupt_while_the_worker_runs_does_not_change_the_end(tmp_path: Pa
         prompt = verdict.feedback()
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize("lang", LANGUAGES)
 def test_words_from_the_inbox_are_repeated_and_reach_the_next_worker(tmp_path: Path, lang: str) -> None:
     texts = texts_for(lang)
     items = [
@@ -218,7 +217,7 @@ def test_words_from_the_inbox_are_repeated_and_reach_the_next_worker(tmp_path: P
     assert ["Mind the rain / And wind" in prompt for prompt in dispatched] == [False, True]
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize("lang", LANGUAGES)
 def test_words_said_with_an_interrupt_or_at_a_wake_are_repeated(tmp_path: Path, lang: str) -> None:
     texts = texts_for(lang)
     prompts = [
@@ -231,7 +230,7 @@ def test_words_said_with_an_interrupt_or_at_a_wake_are_repeated(tmp_path: Path, 
     assert "Said by the human meanwhile: Use blue / Use red\n" in answers[1]
 
 
-@pytest.mark.parametrize("lang", LANGS)
+@pytest.mark.parametrize("lang", LANGUAGES)
 def test_the_judge_repeats_what_was_added_to_the_brief(tmp_path: Path, lang: str) -> None:
     path = tmp_path / "brief.md"
     Brief.parse("## Goal\nx", lang=lang).write(path)
