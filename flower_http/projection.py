@@ -40,15 +40,24 @@ RESUMED: Final = "run.resumed"
 FINISHED: Final = "run.finished"
 
 _ROUND = re.compile(r"(?P<base>.+?)(?:#(?:round|retry)|·[^#·]+#)(?P<round>[1-9][0-9]{0,5})", re.ASCII | re.DOTALL)
-_IN_PROCESS = ("params",)
+_IN_PROCESS = ("params", "fruitless")
+#: What an agent says or does; what is not among it also comes from runs that get nowhere.
+_PROGRESS: Final = frozenset({"text", "thinking", "tool_call", "tool_result", "result", "handoff", "task"})
+#: How often a run is started without a sign of its agent before nobody but a person lets it go on: it may well be what
+#: brings the server down.
+_MOST_FRUITLESS: Final = 3
+GETS_NOWHERE: Final = (
+    f"interrupted {_MOST_FRUITLESS} times in a row without a sign of its agent; resume it to try again"
+)
 
 
 @dataclass(frozen=True)
 class RunView:
     """One run at one moment. Times are RFC 3339 in UTC, empty when there is none yet; money is US dollars.
 
-    ``params`` is what the run was started with; it stays inside the process. ``asks`` and ``mail`` are what is told of
-    and not yet put away by :func:`fold_all`.
+    ``params`` is what the run was started with, ``fruitless`` how often it has been started since an agent of it last
+    said or did anything; both stay inside the process. ``asks`` and ``mail`` are what is told of and not yet put away
+    by :func:`fold_all`.
     """
 
     id: str
@@ -78,11 +87,17 @@ class RunView:
     asks: tuple[AskView, ...] = ()
     mail: tuple[MailView, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
+    fruitless: int = 0
 
     @property
     def final(self) -> bool:
         """Whether the run has ended for good."""
         return self.state in FINAL
+
+    @property
+    def gets_nowhere(self) -> bool:
+        """Whether it has been started, and interrupted, too often in a row without a sign of its agent."""
+        return self.fruitless >= _MOST_FRUITLESS and self.state != "queued"
 
     def ask(self, ask_id: str) -> AskView | None:
         """The question with this id, or None."""
@@ -142,6 +157,8 @@ _Changes = dict[str, Any]
 def fold(view: RunView, seq: int, at: str, event: Mapping[str, Any]) -> RunView:
     """The view after ``event``, which has number ``seq`` and happened ``at`` (RFC 3339). Never raises."""
     changes: _Changes = {"last_seq": seq, "last_event_at": at}
+    if event.get("kind", "") in _PROGRESS:
+        changes["fruitless"] = 0
     handler = _HANDLERS.get(event.get("kind", ""))
     if handler is not None and not view.final:  # a run that has ended stays as it ended
         payload = event.get("payload")
@@ -180,6 +197,7 @@ def _on_started(view: RunView, stamp: Stamp, payload: Mapping[str, Any]) -> _Cha
     return {
         "state": "running",
         "started_at": view.started_at or stamp.at,
+        "fruitless": view.fruitless + 1,
         "woke": payload.get("woke") is True or view.woke,
     }
 

@@ -23,7 +23,7 @@ from flower_http.kit import Kit
 from flower_http.log_book import LogBook
 from flower_http.manager_api import AskFilter
 from flower_http.places import RunIds
-from flower_http.projection import ACTIVE, FINISHED, INTERRUPTED, RESUMED, RunView
+from flower_http.projection import ACTIVE, FINISHED, GETS_NOWHERE, INTERRUPTED, RESUMED, RunView
 from flower_http.resolving import resolve
 from flower_http.schemas import StartParams
 from flower_http.slots import Claim, Slots
@@ -74,13 +74,17 @@ class RunManager:
     # ---- life of the manager
 
     def start_up(self, *, resume: bool = True) -> None:
-        """Take up what an earlier process left: queued runs, and with ``resume`` those it went down under."""
+        """Take up what an earlier process left: queued runs, and with ``resume`` those it went down under.
+
+        One that gets nowhere stays ``interrupted``, and says so.
+        """
         logs = [self._log(view.id) for view in self._book.unfinished()]
         for log in logs:
             view = log.view
-            if view.state in ACTIVE:
-                log.append("system", INTERRUPTED, payload={"error": "the server went down"})
-            if view.state == "queued" or resume:
+            why = GETS_NOWHERE if view.gets_nowhere else "the server went down"
+            if view.state in ACTIVE or (view.gets_nowhere and view.error != why):
+                log.append("system", INTERRUPTED, payload={"error": why})
+            if view.state == "queued" or (resume and not view.gets_nowhere):
                 self._try_to_take_up(log, interrupted=view.state != "queued")
         for log in logs:
             log.wait_flushed(_FLUSH_S)  # nobody is to see a run as running that is not
