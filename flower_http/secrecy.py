@@ -1,19 +1,39 @@
-"""Takes the server's secrets out of the environment it was started with.
+"""Keeps the server's memory to itself: its secrets, and the environment it was started with.
 
 On Linux every process of the same user can read that environment in ``/proc/PID/environ``, where it stays as it was at
 the start whatever a program unsets later; and whatever is not unset, each agent program inherits for a moment, until
-its launcher has dropped it. So each secret is unset, and the memory that held it is overwritten.
+its launcher has dropped it. So each secret is unset, and the memory that held it is overwritten. The rest of the
+memory, where the credential must stay, is closed to neighbours as a whole.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+try:
+    import resource
+except ImportError:  # pragma: no cover - no such module on Windows, which writes no core dumps
+    resource = None  # type: ignore[assignment]
+
 #: Fields of /proc/self/stat behind the program's name, counted from 0: env_start and env_end (proc(5), fields 50, 51).
 _ENV_START, _ENV_END = 47, 48
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
+
+
+def close_memory() -> None:
+    """Let no other process of this user look into this one, and have no core dump written.
+
+    On Linux ``/proc/PID/environ``, ``mem``, ``maps``, ``cwd`` and ``fd`` are root's alone from now on, and no debugger
+    attaches. Programs started from here are not concerned: executing one makes it dumpable again.
+    """
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def hide(names: Iterable[str]) -> None:

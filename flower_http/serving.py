@@ -19,7 +19,7 @@ from typing import Protocol
 from flower_core.errors import FlowerError
 from flower_http import logs
 from flower_http.errors import StartError
-from flower_http.secrecy import hide
+from flower_http.secrecy import close_memory, hide
 from flower_http.settings import SECRETS, Settings
 from flower_http.tokens import TokenStore
 
@@ -56,7 +56,9 @@ BuildService = Callable[[Settings], Service]
 
 
 def serve(settings: Settings, build: BuildService) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP. Call from the main thread. The process's environment loses its secrets.
+    """Serve until SIGTERM, SIGINT or SIGHUP. Call from the main thread.
+
+    The process's environment loses its secrets, and other processes of its user can no longer look into it.
 
     Raises :class:`StartError`, with one line that says what to do, when anything is in the way; nothing has been
     started then.
@@ -67,6 +69,7 @@ def serve(settings: Settings, build: BuildService) -> None:
     with data_dir(settings.data_dir), temporary_dir(settings.data_dir / "tmp"):
         check(settings)
         hide(SECRETS)
+        close_memory()
         # A SimpleQueue may be used from a signal handler; an Event may not, its lock is not reentrant.
         stops: queue.SimpleQueue[int] = queue.SimpleQueue()
         with _on_signals(stops.put):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,8 +24,10 @@ SECRETS = {
     "ANTHROPIC_CUSTOM_HEADERS": "X-Gateway: canary-header-0123456789",
     "FLOWER_TOKEN": "canary-token-0123456789abcdef",
 }
-#: No secret of ours: stands in the server's environment like any other variable, and shows that the hunt finds things.
+#: No secret: lies in the data directory like any other file, and shows that the hunt finds things.
 CONTROL = "canary-in-the-open"
+#: Stands in the server's environment like any other variable. Root alone can look into that.
+OTHER = "canary-in-the-environment"
 CANARIES = (SECRETS["ANTHROPIC_API_KEY"], "canary-header-0123456789", SECRETS["FLOWER_TOKEN"])
 #: Prints whatever it finds; the word is put together so that the command itself does not hold it.
 HUNT = (
@@ -40,8 +44,9 @@ PLAY: dict[str, Any] = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlowerServer]:
     home = tmp_path_factory.mktemp("secrets")
     with RehearsalServer(PLAY) as model:
-        environ = clean_environ(home, ANTHROPIC_BASE_URL=model.url, OTHER=CONTROL, **SECRETS)
+        environ = clean_environ(home, ANTHROPIC_BASE_URL=model.url, OTHER=OTHER, **SECRETS)
         with FlowerServer(home / "data", environ=environ) as running:
+            (running.data_dir / "plain.txt").write_text(CONTROL)
             running.token = SECRETS["FLOWER_TOKEN"]
             yield running
 
@@ -67,7 +72,15 @@ def test_an_agent_that_looks_everywhere_finds_no_secret(server: FlowerServer) ->
     run, events = once(server, "hunter", tools=["Bash"])
     assert run["state"] == "succeeded", run
     assert CONTROL in run["result"], "the hunt took place, and finds what there is"
+    assert (OTHER in run["result"]) == (os.geteuid() == 0)
     assert found_in(json.dumps([run, *events])) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_memory_of_the_server_ends_in_no_core_dump(server: FlowerServer) -> None:
+    assert server.process is not None
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    assert re.search(r"^Max core file size +0 ", limits, re.MULTILINE)
 
 
 def test_an_endpoint_that_repeats_the_key_in_an_error_gives_nothing_away(server: FlowerServer) -> None:
