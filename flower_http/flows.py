@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -45,18 +45,24 @@ class Flow(Protocol):
 
 @dataclass(frozen=True)
 class FlowContext:
-    """What a registered flow is told about the run it is made for."""
+    """What a registered flow is told about the run it is made for.
+
+    ``task`` is what is to be done, ``workspace`` where the agents work, ``run_dir`` where the books are, ``workbench``
+    what the flow and its runtime share, ``params`` what was given as ``--param``, ``lang`` the language of the run, and
+    ``request`` all that was asked for, checked.
+    """
 
     task: str
     workspace: Path
     run_dir: Path
     workbench: Workbench
-    params: StartParams
-    lang: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    lang: str = "en"
+    request: StartParams = field(default_factory=StartParams)
 
     def channel(self, **options: Any) -> HumanChannel:
         """A channel for this run: in its language, with its limits; ``options`` as for HumanChannel."""
-        ours = {"max_asks": self.params.max_asks, "timeout_s": self.params.timeout_s, "lang": self.lang}
+        ours = {"max_asks": self.request.max_asks, "timeout_s": self.request.timeout_s, "lang": self.lang}
         return HumanChannel(**{**ours, **options})
 
 

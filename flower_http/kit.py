@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from flower_core.workbench import Workbench
 from flower_http.errors import invalid_body
@@ -28,7 +30,8 @@ class Kit:
     def context(self, params: StartParams, workspace: Path, lang: str) -> FlowContext:
         """What a flow is told about the run it is made for."""
         bench = Workbench(workspace, lang=lang)
-        return FlowContext(params.task, workspace, self.places.books(workspace), bench, params, lang)
+        books = self.places.books(workspace)
+        return FlowContext(params.task, workspace, books, bench, params.params, lang, request=params)
 
     def check(self, params: StartParams, workspace: Path, lang: str) -> None:
         """Refuse what no run can be made of. Raises Problem 422."""
@@ -36,3 +39,27 @@ class Kit:
             self.flows.check(params, self.context(params, workspace, lang))
         except ValueError as error:
             raise invalid_body({"flow": [str(error)]}) from error
+
+    def way_to_model(self) -> AbstractContextManager[Mapping[str, str]]:
+        """What a session's environment is made of: a token of its own, wherever there is a relay to take it.
+
+        The token is good until the context is left.
+        """
+        return nullcontext(self.environ) if self.relay is None else self.relay.lend(self.environ)
+
+    @property
+    def upstream(self) -> str:
+        """The endpoint behind the relay, "" where there is none."""
+        return "" if self.relay is None else self.relay.upstream
+
+    def row(self, run_id: str, params: StartParams, workspace: Path, lang: str, **more: Any) -> dict[str, Any]:
+        """What is kept of how a run was started; ``more`` joins its parameters."""
+        return {
+            "id": run_id,
+            "flow": params.flow,
+            "task": params.task,
+            "workspace": self.places.shown(workspace),
+            "lang": lang,
+            "labels": params.labels,
+            "params": {**asdict(params), **more},
+        }

@@ -13,7 +13,7 @@ from flower_core.agent import PermissionMode
 from flower_core.texts import LANGUAGES
 from flower_http.errors import Problem, invalid_body
 from flower_http.fields import Flag, Labels, Number, Text, Texts, Whole
-from flower_http.parsing import FLOW_NAME
+from flower_http.parsing import BUILT_IN_FLOWS, FLOW_NAME
 
 #: Most characters of a text meant for a model or from a person.
 LONG_TEXT = 200_000
@@ -22,6 +22,9 @@ LONGEST_WAIT_S = 86_400
 LABEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
 #: Most characters of a label's name, and of its value.
 LONGEST_LABEL_NAME, LONGEST_LABEL = 64, 256
+PARAM_NAME = r"[A-Za-z][A-Za-z0-9_-]*"
+#: Most characters of the value of a flow's parameter: a setting, not a document.
+LONGEST_PARAM = 4000
 _TOOL_NAME = r"[A-Za-z][A-Za-z0-9_-]*"
 _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/@\[\]-]*"
 _SESSION_ID = r"[A-Za-z0-9][A-Za-z0-9-]*"
@@ -33,7 +36,7 @@ class StartParams:
 
     ``workspace`` is a relative path or None for a fresh one; ``lang`` None means the server's; ``timeout_s`` is in
     seconds, 0 or below = nobody is there; ``max_asks`` None = no limit; ``window`` is in tokens, None = the model's.
-    The last four are for flow ``once``.
+    ``params`` are for a registered flow, the last four for flow ``once``.
     """
 
     task: str = ""
@@ -54,6 +57,7 @@ class StartParams:
     window: int | None = None
     handoff: bool = True
     labels: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     permission_mode: str | None = None
     resume: str | None = None
@@ -115,6 +119,11 @@ class StartSchema(Body):
         value=Text(high=LONGEST_LABEL),
         most=32,
     )
+    params = Labels(
+        key=Text(low=1, high=LONGEST_LABEL_NAME, pattern=PARAM_NAME, what="the name of a parameter"),
+        value=Text(high=LONGEST_PARAM),
+        most=32,
+    )
     tools = Texts(item=Text(low=1, high=128, pattern=_TOOL_NAME, what="the name of a tool"), most=64, allow_none=True)
     permission_mode = Text(low=1, high=32, allow_none=True, validate=_one_of(get_args(PermissionMode)))
     resume = Text(low=1, high=64, allow_none=True, pattern=_SESSION_ID, what="a session id")
@@ -130,6 +139,11 @@ class StartSchema(Body):
             raise ValidationError("must be a plain name or relative path", "workspace")
         if PurePosixPath(given).is_absolute() or any(part in ("", ".", "..") for part in parts):
             raise ValidationError("must stay below the server's workspace root: no /, . or .. segments", "workspace")
+
+    @validates_schema
+    def _check_params(self, data: dict[str, Any], **_: Any) -> None:
+        if data.get("params") and data.get("flow", BUILT_IN_FLOWS[0]) in BUILT_IN_FLOWS:
+            raise ValidationError("are for flows that were registered with the server", "params")
 
     @validates_schema
     def _check_once(self, data: dict[str, Any], **_: Any) -> None:
@@ -176,6 +190,12 @@ class InterruptSchema(Body):
     """POST …/interrupt."""
 
     text = Text(high=LONG_TEXT)
+
+
+class OracleSchema(Body):
+    """POST …/oracle."""
+
+    question = Text(low=1, high=LONG_TEXT, required=True)
 
 
 class EmptySchema(Body):

@@ -76,6 +76,7 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
 @click.command()
 @click.argument("task", required=False)
 @option("--flow", metavar="NAME", help="A flow the server knows. [default: starter]")
+@option("--param", "params", multiple=True, metavar="K=V", help="What a --flow of the server's own takes; repeatable.")
 @option("--no-goal", is_flag=True, help="Set no goal: no judge looks at the work.")
 @option("--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds of work and judging, in all. [default: 3]")
 @option("--judge-can-run", is_flag=True, help="The judge may run commands.")
@@ -112,6 +113,7 @@ def start(app: App, /, task: str | None, **given: Any) -> None:
     wanted |= {"goal": False} if given["no_goal"] else {}
     wanted |= {"handoff": False} if given["no_handoff"] else {}
     wanted |= {name: given[name] for name in ("flow", "rounds", "window", "instructions")}
+    wanted |= {"params": _pairs(given["params"], "--param") or None}
     wanted |= {"max_asks": given["asks"], "timeout_s": given["timeout"], "budget_usd": given["budget"]}
     _go(app, given, viewing, lambda client, common: client.start(words, **wanted, **common))
 
@@ -166,7 +168,7 @@ def _go(
     """Start a run, say its id, and watch it if that is wanted."""
     key = given["idempotency_key"] or uuid.uuid4().hex
     common = {name: given[name] for name in ("workspace", "lang", "model")}
-    common |= {"labels": _labels(given["labels"]) or None, "idempotency_key": key}
+    common |= {"labels": _pairs(given["labels"], "--label") or None, "idempotency_key": key}
     with app.client() as client:
         try:
             run = begin(client, common)
@@ -242,13 +244,14 @@ def _task(task: str | None, *, has_workspace: bool) -> str:
     return task or ""
 
 
-def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
-    labels = {}
-    for pair in pairs:
+def _pairs(given: tuple[str, ...], flag: str) -> dict[str, str]:
+    """What stood behind a repeatable ``flag`` as ``key=value``."""
+    pairs: dict[str, str] = {}
+    for pair in given:
         key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise click.BadParameter(f"{pair!r} is not of the form key=value", param_hint="--label")
-        if key in labels:
-            raise click.BadParameter(f"{key!r} is given twice", param_hint="--label")
-        labels[key] = value
-    return labels
+            raise click.BadParameter(f"{pair!r} is not of the form key=value", param_hint=flag)
+        if key in pairs:
+            raise click.BadParameter(f"{key!r} is given twice", param_hint=flag)
+        pairs[key] = value
+    return pairs

@@ -29,9 +29,11 @@ class StartParams(CommonParams, total=False):
 
     ``rounds`` of work and judging, in all, from 1. ``max_asks`` questions at most, from 0. ``timeout_s`` is how many
     seconds a question waits, at most 86,400. ``new`` starts afresh where there is earlier work. ``window`` is tokens.
+    ``params`` are what a flow of the server's own is told; which ones it takes, it says itself.
     """
 
     flow: str | None
+    params: Mapping[str, str] | None
     goal: bool | None
     rounds: int | None
     judge_can_run: bool | None

@@ -50,6 +50,12 @@ def test_start_prints_the_run_id_and_nothing_else(command: Command, server: Scri
     }
 
 
+def test_start_names_a_flow_of_the_server_and_tells_it_its_parameters(command: Command, server: ScriptedServer) -> None:
+    result = command("start", "look", "--flow", "fix", "--param", "topic=a=b", "--param", "depth=")
+    assert result.exit_code == 0
+    assert server.seen[-1].body == {"task": "look", "flow": "fix", "params": {"topic": "a=b", "depth": ""}}
+
+
 def test_once_sends_its_own_fields(command: Command, server: ScriptedServer) -> None:
     result = command("once", "what?", "-i", "be brief", "-t", "Read, Bash", "-p", "plan", "-b", "0.5", "--resume", "s1")
     assert result.exit_code == 0
@@ -252,6 +258,7 @@ def test_steering_in_words(command: Command, run: ScriptedRun) -> None:
         (["watch", "r1", "--exit-on-ask", "--on-ask", "first"], Exit.USAGE, "--exit-on-ask leaves"),
         (["start", "x", "--label", "oops"], Exit.USAGE, "key=value"),
         (["start", "x", "--label", "a=b", "--label", "a=c"], Exit.USAGE, "'a' is given twice"),
+        (["start", "x", "--param", "=oops"], Exit.USAGE, "--param: '=oops' is not of the form key=value"),
         (["--url", "nonsense", "runs"], Exit.USAGE, "is not an http or https address"),
         (["oracle", "r1", "why?"], Exit.USAGE, "No such command"),
     ],

@@ -155,7 +155,7 @@ def as_meant(case: Case[Any]) -> None:
 
 def _make_startable(body: dict[str, Any]) -> None:
     """Take from a valid Start what this server has not got: other flows, sessions to resume, whatever it may not do."""
-    for name in ("isolate", "resume", "fork"):
+    for name in ("isolate", "resume", "fork", "params"):
         body.pop(name, None)
     if body.get("permission_mode") == "bypassPermissions":
         body["permission_mode"] = "dontAsk"

@@ -177,7 +177,7 @@ def shape(made: marshmallow.fields.Field[Any]) -> dict[str, Any]:
 def test_every_default_of_a_run_is_stated() -> None:
     stated = {name: about.get("default") for name, about in SCHEMAS["Start"]["properties"].items()}
     real = {field.name: field.default for field in fields(StartParams) if field.default is not MISSING}
-    assert stated == {**real, "labels": {}}
+    assert stated == {**real, "labels": {}, "params": {}}
     for name in ONCE_ONLY:
         assert "`once` only" in SCHEMAS["Start"]["properties"][name]["description"]
 

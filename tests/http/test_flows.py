@@ -28,10 +28,10 @@ def world(tmp_path: Path) -> Iterator[RunWorld]:
     made.shut_down()
 
 
-def context(tmp_path: Path, **params: object) -> FlowContext:
+def context(tmp_path: Path, **asked: object) -> FlowContext:
     places = Places(tmp_path / "work", tmp_path / "data")
     kit = Kit(Flows(FLOWS), places, {})
-    return kit.context(StartParams(**params), places.root / "w", "en")  # type: ignore[arg-type]
+    return kit.context(StartParams(**asked), places.root / "w", "en")  # type: ignore[arg-type]
 
 
 def links(tmp_path: Path, opening: str = "") -> Links:
@@ -71,6 +71,14 @@ def test_a_flow_can_be_a_file_and_takes_its_context_or_nothing(tmp_path: Path) -
         assert made.name == expected
 
 
+def test_a_flow_is_told_its_parameters_and_the_rest_of_the_request(tmp_path: Path) -> None:
+    about = context(tmp_path, task="t", flow="mine", params={"topic": "cats"}, max_asks=2, timeout_s=5.0)
+    assert about.params == {"topic": "cats"}
+    assert (about.task, about.lang, about.request.max_asks) == ("t", "en", 2)
+    channel = about.channel(timeout_s=7.0)
+    assert (channel.max_asks, channel.timeout_s) == (2, 7.0), "what is said here beats what was asked for"
+
+
 def test_what_makes_no_workflow_fails_the_run_in_words(world: RunWorld) -> None:
     view = world.start("x", "a", flow="bad")
     assert world.reaches(view.id, "failed").error == "TypeError: flow 'bad' made a str, not a Workflow"
@@ -99,9 +107,9 @@ def test_a_session_the_workspace_holds_can_be_resumed(tmp_path: Path) -> None:
     key = {"project_key": "p", "session_id": "0b0e-1"}
     asyncio.run(store.append(key, [{"type": "user", "uuid": "u-1"}]))
     store.close()
-    Flows({}).check(about.params, about)
+    Flows({}).check(about.request, about)
     with pytest.raises(Problem):
-        Flows({}).check(replace(about.params, resume="0b0e-2"), about)
+        Flows({}).check(replace(about.request, resume="0b0e-2"), about)
 
 
 def test_a_resumed_flow_is_told_what_people_said_and_a_shared_object_is_not_changed(tmp_path: Path) -> None:
