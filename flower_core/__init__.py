@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from flower_core.agent import AgentSpec, CompactPolicy, HandoffPolicy, Worker
+    from flower_core.aside import OracleAnswer, ask_oracle
     from flower_core.claude.hooks import merge_hooks
     from flower_core.claude.messages import normalize
     from flower_core.documents import Brief, Goal, Handoff, Verdict
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from flower_core.human import Ask, HumanChannel, Mail
     from flower_core.manifest import StepResult
     from flower_core.resilience import Resilience
-    from flower_core.roles import clarify, coordinator, judge, oracle, worker
+    from flower_core.roles import clarify, coordinator, integrator, judge, oracle, worker
     from flower_core.runtime import Runtime
     from flower_core.sessions import SqliteSessionStore
     from flower_core.shell import is_ephemeral
@@ -48,6 +49,7 @@ else:
     # agent SDK, which most of these need, takes longer to load than many a command of a server takes altogether.
     _MODULES = {
         "agent": ("AgentSpec", "CompactPolicy", "HandoffPolicy", "Worker"),
+        "aside": ("OracleAnswer", "ask_oracle"),
         "claude.hooks": ("merge_hooks",),
         "claude.messages": ("normalize",),
         "documents": ("Brief", "Goal", "Handoff", "Verdict"),
@@ -56,7 +58,7 @@ else:
         "human": ("Ask", "HumanChannel", "Mail"),
         "manifest": ("StepResult",),
         "resilience": ("Resilience",),
-        "roles": ("clarify", "coordinator", "judge", "oracle", "worker"),
+        "roles": ("clarify", "coordinator", "integrator", "judge", "oracle", "worker"),
         "runtime": ("Runtime",),
         "sessions": ("SqliteSessionStore",),
         "shell": ("is_ephemeral",),
@@ -113,6 +115,7 @@ __all__ = [
     "HandoffPolicy",
     "HumanChannel",
     "Mail",
+    "OracleAnswer",
     "Resilience",
     "Runtime",
     "SqliteSessionStore",
@@ -124,10 +127,12 @@ __all__ = [
     "Workbench",
     "Worker",
     "Workflow",
+    "ask_oracle",
     "clarify",
     "clarify_step",
     "coordinator",
     "goal_step",
+    "integrator",
     "is_ephemeral",
     "judge",
     "merge_hooks",

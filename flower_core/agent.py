@@ -75,8 +75,8 @@ UNKNOWN_WINDOW = 200_000
 class Worker:
     """A subagent the session may dispatch: what the coordinator reads (description) and what it is told (prompt).
 
-    ``tools`` is everything it may use; ``model`` is an alias, a full id or ``inherit``; ``isolate`` asks for a
-    git worktree of its own.
+    ``tools`` is everything it may use; ``model`` is an alias, a full id or ``inherit``; ``isolate`` has it
+    work in a git worktree of its own, on a branch from the last commit.
     """
 
     description: str

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flower_core.agent import AgentSpec
+from flower_core.agent import AgentSpec, Worker
 from flower_core.hook_input import Guard, given, is_main_thread
 from flower_core.output_files import OutputFiles
 from flower_core.shell import is_ephemeral
@@ -37,6 +37,8 @@ PATH_FIELDS = {
     "Grep": "path",
     "Glob": "path",
 }
+#: The tool that dispatches a worker.
+DISPATCH = "Agent"
 # Behind the first wildcard of a pattern: "..", an alternative made of dots ("{.,x}."), an alternative that is absolute.
 _LEADS_OUT = re.compile(r"[/{,(|]\.\.(?=[/},)|]|$)|[{,]\.+(?=[,}/])|[{,(|]\s*[/~]")
 _WRITERS = ("Write", "Edit", "NotebookEdit")
@@ -71,6 +73,8 @@ def rules_for(
         GuardRule("PreToolUse", "|".join(ACTING_TOOLS), acting),
         GuardRule("PreToolUse", "|".join(PATH_FIELDS), paths(inside, workspace, spec.lang)),
     ]
+    if spec.agents:
+        rules.append(GuardRule("PreToolUse", DISPATCH, isolate(spec.agents, spec.lang)))
     if workbench is not None:
         rules.append(GuardRule("PostToolUse", "|".join(_WRITERS), index(workbench)))
         if spill_threshold:
@@ -137,6 +141,29 @@ def paths(roots: Sequence[Path], cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
     return guard
 
 
+def isolate(workers: Mapping[str, Worker], lang: str = DEFAULT_LANG) -> Guard:
+    """Have every worker marked ``isolate`` dispatched into a git worktree of its own, and no other one.
+
+    Whatever the model wrote: a worker that brings branches together does it in the main checkout, or nobody sees it.
+    A name that is not spelled exactly is refused: the agent program would take ``Coder`` for ``coder``.
+    """
+    text = texts_for(lang)
+
+    def guard(hook: Mapping[str, Any]) -> dict[str, Any]:
+        if hook.get("tool_name") != DISPATCH:
+            return {}
+        call = given(hook)
+        name = call.get("subagent_type")
+        worker = workers.get(name) if isinstance(name, str) else None
+        if worker is None:
+            return deny(text("guards.isolate", name=str(name)[:100], names=", ".join(workers)))
+        kept = {field: value for field, value in call.items() if field != "isolation"}
+        wanted = {**kept, "isolation": "worktree"} if worker.isolate else kept
+        return {} if wanted == call else _instead(wanted)
+
+    return guard
+
+
 def index(workbench: Workbench) -> Guard:
     """After a file was written inside the workbench, bring its index up to date. Raises OSError."""
 
@@ -159,6 +186,11 @@ def deny(reason: str) -> dict[str, Any]:
             "permissionDecisionReason": reason.strip(),
         }
     }
+
+
+def _instead(call: Mapping[str, Any]) -> dict[str, Any]:
+    """The hook output that has ``call`` made in place of what the model wrote."""
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": dict(call)}}
 
 
 def _named(tool: str, call: Mapping[str, Any], base: str) -> Iterator[str | None]:

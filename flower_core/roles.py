@@ -58,10 +58,12 @@ def coordinator(
     tools = ["Agent", *(["Read"] if can_read else []), *(["Bash"] if glance else [])]
     if channel is not None:
         tools += [channel.tool_name, channel.inbox_name]
-    rule = "coordinator_human" if channel is not None else "coordinator_alone"
+    rules = ["coordinator_human" if channel is not None else "coordinator_alone"]
+    if any(hand.isolate for hand in workers.values()):
+        rules.append("coordinator_isolated")
     return AgentSpec(
         name,
-        _instructions("coordinator", lang, instructions, texts_for(lang)(f"roles.{rule}")),
+        _instructions("coordinator", lang, instructions, *(texts_for(lang)(f"roles.{rule}") for rule in rules)),
         allowed_tools=tuple(tools),
         agents={worker_name: _named(worker_name, hand) for worker_name, hand in workers.items()},
         glance=glance,
@@ -89,9 +91,12 @@ def worker(
     """A pair of hands for a coordinator: ``description`` is for the one who dispatches, ``prompt`` for the worker.
 
     ``discipline`` puts the rules of reporting before ``prompt``. ``max_turns`` counts its model turns. It gets no
-    workbench index; the brief it is dispatched with says where the workbench is.
+    workbench index; the brief it is dispatched with says where the workbench is. ``isolate`` has it work in a git
+    worktree of its own; what it commits there reaches the main checkout through an :func:`integrator`.
     """
-    rules = texts_for(lang)("roles.worker")
+    rules = "\n\n".join(
+        texts_for(lang)(f"roles.{rule}") for rule in ("worker", *(("worker_isolated",) if isolate else ()))
+    )
     return Worker(
         description,
         f"{rules}\n\n{prompt}".strip() if discipline else prompt,
@@ -100,6 +105,15 @@ def worker(
         effort=effort,
         max_turns=max_turns,
         isolate=isolate,
+    )
+
+
+def integrator(*, model: str = "inherit", effort: Effort | None = None, lang: str = DEFAULT_LANG) -> Worker:
+    """The worker that merges what isolated workers have committed into the main checkout, where it works itself."""
+    texts = texts_for(lang)
+    tools = ("Read", "Write", "Edit", "Bash", "Glob", "Grep")
+    return worker(
+        texts("roles.integrator_for"), texts("roles.integrator"), tools=tools, model=model, effort=effort, lang=lang
     )
 
 

@@ -28,6 +28,7 @@ from flower_core.sessions import SqliteSessionStore, rewriters
 from flower_core.step_loop import StepLoop
 from flower_core.texts import DEFAULT_LANG
 from flower_core.workbench import Workbench
+from flower_core.worktrees import prepare_repository
 
 SessionListener = Callable[[str, str], None]
 
@@ -149,11 +150,14 @@ class Runtime:
         after the entry with that uuid, one of those that are fed back. ``step_name`` (default: the spec's name) is
         the row in the manifest.
 
-        Raises ValueError for ``fork`` or ``resume_at`` without ``resume``, and for a spec that cannot be opened.
+        Raises ValueError for ``fork`` or ``resume_at`` without ``resume``, for a spec that cannot be opened, and for
+        one with isolated workers where the workspace is not the top of a git repository with a commit.
         Cancelling stops the agent cleanly and writes the row with error "cancelled".
         """
         if resume is None and (fork or resume_at is not None):
             raise ValueError("fork and resume_at continue a session; name it with resume")
+        if any(worker.isolate for worker in (spec.agents or {}).values()):
+            await asyncio.to_thread(prepare_repository, self.workspace)
         build_options(spec, self._around)  # a spec that cannot be opened is refused before anything happens
         sink = SafeSink(on_event, self.ui_errors)
         call = Call(spec, step_name or spec.name, prompt, sink, self._session_known, self.handoff)

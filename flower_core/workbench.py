@@ -7,6 +7,7 @@ workbench lies inside the workspace its paths are shown relative to it, otherwis
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ DESC_LINES = 8
 _DESC_CHARS = 120
 _LINE_BYTES = 400
 SECTIONS = ("scripts", "artifacts", "notes")
+#: The directory of a workbench inside its workspace. One beside it is named ``.flower-<workspace>``.
+DIRNAME = ".flower"
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Workbench:
     def __init__(
         self,
         workspace: Path | str,
-        dirname: str = ".flower",
+        dirname: str = DIRNAME,
         max_index_entries: int = 40,
         home: Path | str | None = None,
         lang: str = DEFAULT_LANG,
@@ -91,11 +94,24 @@ class Workbench:
         return not self.root.is_relative_to(self.workspace)
 
     def ensure(self) -> Workbench:
-        """Make what is missing, bring the index up to date, and return self. Raises OSError."""
+        """Make what is missing, bring the index up to date, and return self. Raises OSError.
+
+        One that now lies beside its workspace and lay inside before is moved, with all that is in it.
+        """
+        before = self.as_found()
+        if before is not self:
+            shutil.move(before.root, self.root)
         for section in SECTIONS:
             (self.root / section).mkdir(parents=True, exist_ok=True)
         self.refresh()
         return self
+
+    def as_found(self) -> Workbench:
+        """Where its files are now: itself, or the one inside the workspace that :meth:`ensure` will move here."""
+        if self.root != beside(self.workspace) or self.root.exists():
+            return self
+        inside = Workbench(self.workspace, max_index_entries=self.max_index_entries, lang=self.lang)
+        return self if inside.external or not inside.root.is_dir() else inside
 
     def show(self, path: Path | str) -> str:
         """``path`` as agents should write it: relative when inside the workspace, else absolute."""
@@ -139,6 +155,21 @@ class Workbench:
     def _line(self, entry: Entry) -> str:
         line = self._text("workbench.entry", path=_one_line(self.show(entry.path)), size=_human(entry.size))
         return line + (self._text("workbench.entry_desc", desc=entry.desc) if entry.desc else "")
+
+
+def beside(workspace: Path | str) -> Path:
+    """The place of a workbench next to ``workspace``: outside its repository, and no other workspace's."""
+    resolved = Path(workspace).resolve()
+    return resolved.parent / f"{DIRNAME}-{resolved.name}"
+
+
+def workbench_of(workspace: Path | str, *, isolate: bool = False, lang: str = DEFAULT_LANG) -> Workbench:
+    """The workbench of ``workspace``: inside it, or beside it once workers were isolated there (``isolate``).
+
+    An isolated worker sees the files of a commit; what all share must lie outside the repository. Makes nothing.
+    """
+    outside = beside(workspace)
+    return Workbench(workspace, home=outside if isolate or outside.is_dir() else None, lang=lang)
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 #: Low to high; a module may import from its own rank and below.
 CORE_RANKS = (
-    ("errors", "events", "files", "loopback", "texts"),
+    ("errors", "events", "files", "loopback", "texts", "worktrees"),
     ("agent", "documents", "hook_input", "looks", "operands", "output_files", "shell", "rescue"),
     ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
@@ -25,7 +25,7 @@ CORE_RANKS = (
     ("step_loop",),
     ("runtime",),
     ("workflow",),
-    ("oracle", "rehearsal", "testing"),
+    ("aside", "rehearsal", "testing"),
 )
 #: The one import that would be a cycle at module level.
 LATE_IMPORTS = {("flower_core.human", "flower_core.claude.tools")}

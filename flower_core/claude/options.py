@@ -60,7 +60,6 @@ def build_options(
     """Compile ``spec`` into the SDK's options.
 
     The tool list is closed: what is neither the spec's own nor a worker's does not exist for the session.
-    Raises ValueError for a worker that asks for isolation, which is not available yet.
     """
     opening = opening or Opening()
     tools = spec.every_tool()
@@ -86,7 +85,7 @@ def build_options(
         effort=spec.effort,
         max_turns=spec.max_turns,
         max_budget_usd=opening.budget_usd if opening.budget_usd is not None else spec.max_budget_usd,
-        agents={name: _definition(name, worker) for name, worker in (spec.agents or {}).items()} or None,
+        agents={name: _definition(worker) for name, worker in (spec.agents or {}).items()} or None,
         hooks=compile_hooks(rules, spec.hooks) or None,
         cwd=around.workspace,
         add_dirs=_further_dirs(spec, around),
@@ -149,9 +148,7 @@ def _instructions(spec: AgentSpec, bench: Workbench | None) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _definition(name: str, worker: Worker) -> AgentDefinition:
-    if worker.isolate:
-        raise ValueError(f"worker {name!r} asks for isolation, which is not available yet; leave isolate out")
+def _definition(worker: Worker) -> AgentDefinition:
     return AgentDefinition(
         description=worker.description,
         prompt=worker.prompt,

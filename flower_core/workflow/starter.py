@@ -9,15 +9,16 @@ from typing import Any
 
 from flower_core.agent import AgentSpec
 from flower_core.human import Ask, HumanChannel
-from flower_core.roles import coordinator, worker
+from flower_core.roles import coordinator, integrator, worker
 from flower_core.texts import DEFAULT_LANG, Texts, texts_for
-from flower_core.workbench import Workbench
+from flower_core.workbench import Workbench, workbench_of
 from flower_core.workflow import wake
 from flower_core.workflow.clarify import clarify_step, current_brief
 from flower_core.workflow.goal import goal_step
 from flower_core.workflow.judge import with_goal
 from flower_core.workflow.step import Context, Step
 from flower_core.workflow.workflow import Workflow
+from flower_core.worktrees import check_repository
 
 
 def starter_flow(
@@ -64,18 +65,22 @@ def starter_flow(
     the coordinator, ``worker_prompt`` to its worker. The three names are files in the workbench's notes.
     ``budget_usd`` bounds the whole run; ``opening`` and ``cut_off`` are those of :class:`Workflow`.
 
-    Raises ValueError for an empty ``ask`` with nothing to wake, for ``rounds`` below 1, for ``isolate``, which
-    needs a git repository and is not available yet, and as :class:`HumanChannel` and :class:`Workflow` do.
-    Nothing has been changed on disk then.
+    ``isolate`` has every worker work in a git worktree of its own, and adds one that merges their branches into the
+    workspace, which must be the top of a git repository with a commit. The workbench moves to ``.flower-<name>`` beside
+    the workspace, and stays there.
+
+    Raises ValueError for an empty ``ask`` with nothing to wake, for ``rounds`` below 1, for ``isolate`` where the
+    workspace is none for it, and as :class:`HumanChannel` and :class:`Workflow` do. Nothing has been changed on disk
+    then.
     """
     texts = texts_for(lang)
-    bench = workbench or Workbench(workspace, lang=lang)
+    bench = workbench or workbench_of(workspace, isolate=isolate, lang=lang)
     places = wake.Places.of(bench, run_dir, lang, brief_name=brief_name, goal_name=goal_name, log_name=log_name)
     if isolate:
-        _refuse_isolation(bench.workspace)
+        check_repository(bench.workspace)
     if rounds < 1:
         raise ValueError(f"rounds is the total number of rounds, at least 1, not {rounds}")
-    if not ask.strip() and (new or not wake.state_of(places).anything):
+    if not ask.strip() and (new or not wake.state_of(places.as_found()).anything):
         raise ValueError("there is nothing to wake here: say what is to be done")
     line = channel or HumanChannel(
         max_asks=max_asks,
@@ -88,8 +93,8 @@ def starter_flow(
         first_mail_id=first_mail_id,
     )
     afresh = new and not resumed
-    waking = _Waking() if afresh else _waking(places, ask, resumed=resumed)
-    parts = _Parts(places, line, texts, model, waking)
+    waking = _Waking() if afresh else _waking(places.as_found(), ask, resumed=resumed)
+    parts = _Parts(places, line, texts, model, waking, isolate)
     steps = [parts.clarify(ask)]
     if not clarify_only and goal:
         steps += [parts.goal(), parts.judged(parts.work(instructions, worker_prompt, goal), rounds, judge_can_run)]
@@ -111,12 +116,6 @@ def starter_flow(
     if waking.append:
         wake.say(places, waking.words)
     return flow
-
-
-def _refuse_isolation(workspace: Path) -> None:
-    if not any((folder / ".git").exists() for folder in (workspace, *workspace.parents)):
-        raise ValueError(f"isolate needs a git repository, and {workspace} is not in one")
-    raise ValueError("isolate is not available yet; leave it off")
 
 
 @dataclass(frozen=True)
@@ -157,6 +156,7 @@ class _Parts:
     texts: Texts
     model: str | None
     waking: _Waking
+    isolate: bool
 
     def clarify(self, ask: str) -> Step:
         again = self.texts("workflow.clarify.resume")
@@ -206,13 +206,18 @@ class _Parts:
 
     def _coordinator(self, instructions: str, worker_prompt: str) -> AgentSpec:
         texts = self.texts
-        hands = worker(
-            texts("workflow.work.worker"), worker_prompt or texts("workflow.work.worker_prompt"), lang=texts.lang
-        )
+        prompt = worker_prompt or texts("workflow.work.worker_prompt")
+        hands = {
+            texts("workflow.agents.worker"): worker(
+                texts("workflow.work.worker"), prompt, isolate=self.isolate, lang=texts.lang
+            )
+        }
+        if self.isolate:
+            hands[texts("workflow.agents.integrator")] = integrator(lang=texts.lang)
         return coordinator(
             texts("workflow.agents.coordinator"),
             instructions,
-            {texts("workflow.agents.worker"): hands},
+            hands,
             channel=self.channel,
             lang=texts.lang,
             **self._model(),

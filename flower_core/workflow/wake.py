@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flower_core.documents import Brief, frozen_handoffs
 from flower_core.lineage import FILE_NAME, Lineage, archive
 from flower_core.texts import DEFAULT_LANG, texts_for
-from flower_core.workbench import Workbench
+from flower_core.workbench import Workbench, workbench_of
 from flower_core.workflow.clarify import load_brief
 from flower_core.workflow.goal import load_goal
 
@@ -47,6 +47,14 @@ class Places:
             lang,
         )
 
+    def as_found(self) -> Places:
+        """Where the files are now, for a workbench that is about to be moved: to be read only."""
+        now, then = self.workbench.as_found(), self.workbench
+        if now is then:
+            return self
+        brief, goal, log = (now.root / path.relative_to(then.root) for path in (self.brief, self.goal, self.log))
+        return replace(self, workbench=now, brief=brief, goal=goal, log=log)
+
 
 @dataclass(frozen=True)
 class WakeState:
@@ -75,9 +83,9 @@ def wake_state(
     lang: str = DEFAULT_LANG,
 ) -> WakeState:
     """Look at what an earlier starter flow left in ``workspace`` and ``run_dir``. Changes nothing on disk."""
-    bench = workbench or Workbench(workspace, lang=lang)
+    bench = workbench or workbench_of(workspace, lang=lang)
     places = Places.of(bench, run_dir, lang, brief_name=brief_name, goal_name=goal_name)
-    return state_of(places)
+    return state_of(places.as_found())
 
 
 def state_of(places: Places) -> WakeState:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flower_core.agent import AgentSpec
-from flower_core.guards import ACTING_TOOLS, PATH_FIELDS, delegate, index, paths, rules_for, whitelist
+from flower_core.agent import AgentSpec, Worker
+from flower_core.guards import ACTING_TOOLS, PATH_FIELDS, delegate, index, isolate, paths, rules_for, whitelist
 from flower_core.hook_input import Guard
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
@@ -329,6 +329,55 @@ def test_index_understands_absolute_paths_and_every_thread(place: Path) -> None:
     assert "counts" in bench.index_path.read_text()
 
 
+def test_a_path_of_a_worktree_that_looks_like_the_workbenchs_is_none(place: Path) -> None:
+    bench = Workbench(place / "ws", lang="en").ensure()
+    (bench.notes / "brief.md").write_text("x")
+    tree = place / "ws/.claude/worktrees/agent-1"
+    index(bench)(call("Write", agent_id="a1", cwd=tree, file_path=".flower/notes/brief.md"))
+    assert "brief.md" not in bench.index_path.read_text()
+
+
+# isolate
+
+TEAM = {"coder": Worker("Codes.", "", isolate=True), "integrator": Worker("Merges.", "")}
+
+
+def dispatched(**given: Any) -> dict[str, Any]:
+    """What the guard makes of a dispatch; checked for its exact shape."""
+    answer = isolate(TEAM, "en")(call("Agent", **given))
+    if answer:
+        assert list(answer) == ["hookSpecificOutput"]
+        inner = dict(answer["hookSpecificOutput"])
+        assert inner.pop("hookEventName") == "PreToolUse"
+        return inner
+    return answer
+
+
+@pytest.mark.parametrize("written", [{}, {"isolation": "remote"}, {"isolation": None}, {"isolation": ["worktree"]}])
+def test_a_worker_marked_isolate_gets_a_worktree_whatever_the_model_wrote(written: dict[str, Any]) -> None:
+    given = {"subagent_type": "coder", "prompt": "Do it.", **written}
+    assert dispatched(**given) == {"updatedInput": {**given, "isolation": "worktree"}}
+
+
+def test_a_worker_that_is_not_marked_never_gets_one() -> None:
+    given = {"subagent_type": "integrator", "prompt": "Do it."}
+    assert dispatched(**given, isolation="worktree") == {"updatedInput": given}
+    assert dispatched(**given) == {}
+    assert dispatched(subagent_type="coder", isolation="worktree") == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["Coder", " coder", "coder\n", "co\u200bder", "general-purpose", "", None, 5, ["coder"]]
+)
+def test_a_worker_by_another_name_is_refused_with_the_names_there_are(name: object) -> None:
+    assert "coder, integrator" in dispatched(subagent_type=name)["permissionDecisionReason"]
+    assert dispatched(prompt="To nobody.")["permissionDecision"] == "deny"
+
+
+def test_isolate_has_no_opinion_on_other_tools() -> None:
+    assert isolate(TEAM, "en")(call("Bash", command="ls", isolation="worktree")) == {}
+
+
 # which guards a specification gets
 
 
@@ -380,3 +429,12 @@ def test_both_languages_say_the_same_things() -> None:
     for topic in ("guards.", "workbench."):
         mine = [{key for key in texts_for(lang).flat() if key.startswith(topic)} for lang in ("zh", "en")]
         assert mine[0] == mine[1] != set()
+
+
+def test_whoever_has_workers_dispatches_them_as_they_are_marked(place: Path) -> None:
+    rules = rules_for(AgentSpec("x", lang="en", agents=TEAM), workspace=place / "ws", workbench=None)
+    (rule,) = [rule for rule in rules if rule.matcher == "Agent"]
+    answer = rule.guard(call("Agent", agent_id="a1", subagent_type="coder"))
+    assert answer["hookSpecificOutput"]["updatedInput"]["isolation"] == "worktree"
+    alone = rules_for(AgentSpec("x", lang="en"), workspace=place / "ws", workbench=None)
+    assert [rule for rule in alone if rule.matcher == "Agent"] == []

@@ -180,12 +180,6 @@ def test_a_guard_before_a_call_refuses_when_it_breaks_and_the_specs_own_hooks_co
     assert set(hooks) == {"PreToolUse", "Stop"}
 
 
-def test_isolation_is_refused_by_name(tmp_path: Path) -> None:
-    spec = coordinator("Lead", "", {"coder": worker("Codes.", "", isolate=True)})
-    with pytest.raises(ValueError, match="worker 'coder' asks for isolation"):
-        build_options(spec, around(tmp_path))
-
-
 def test_every_session_starts_through_the_launcher_in_the_workspace(tmp_path: Path) -> None:
     place = around(tmp_path)
     options = build_options(replace(AgentSpec("Agent"), env={"PAINT": "blue"}), place)

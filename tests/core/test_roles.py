@@ -11,7 +11,7 @@ from flower_core.agent import AgentSpec
 from flower_core.documents import Goal, Verdict
 from flower_core.guards import rules_for
 from flower_core.human import HumanChannel
-from flower_core.roles import clarify, coordinator, judge, oracle, worker
+from flower_core.roles import clarify, coordinator, integrator, judge, oracle, worker
 from flower_core.texts import LANGUAGES, texts_for
 
 ASK, INBOX = HumanChannel.tool_name, HumanChannel.inbox_name
@@ -103,6 +103,25 @@ def test_a_worker_can_do_without_the_rules_of_reporting_and_keeps_its_mark_of_is
     spec = coordinator("boss", "", {"a": hand})
     assert spec.agents is not None
     assert spec.agents["a"].isolate is True
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_rules_of_isolated_work_are_told_to_those_it_concerns(lang: str) -> None:
+    text = texts_for(lang)
+    hands = {"coder": worker("d", "p", isolate=True, lang=lang), "integrator": integrator(lang=lang)}
+    spec = coordinator("boss", "", hands, lang=lang)
+    assert spec.agents is not None
+    assert text("roles.coordinator_isolated").strip() in spec.instructions
+    assert text("roles.worker_isolated").strip() in spec.agents["coder"].prompt
+    assert text("roles.worker_isolated").strip() not in spec.agents["integrator"].prompt
+    assert text("roles.integrator").strip() in spec.agents["integrator"].prompt
+    assert (spec.agents["integrator"].isolate, "Bash" in spec.agents["integrator"].tools) == (False, True)
+    assert "integrator" in text("roles.coordinator_isolated")
+
+
+def test_without_isolated_workers_there_are_no_such_rules() -> None:
+    spec = coordinator("boss", "", {"coder": worker("d", "p", lang="en")}, lang="en")
+    assert "worktree" not in spec.instructions
 
 
 @pytest.mark.parametrize("name", ["", " ", "two\nlines"])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from flower_core.human import HumanChannel
 from flower_core.workflow import Workflow, starter_flow, wake_state
 from flower_core.workflow.step import Context
 from tests.core.scripted_runner import Call, Reply, ScriptedRunner
+from tests.repositories import repository
 
 BRIEF = Brief(goal="做一个计数器", accept="输出 3", bounds="不做界面", unknowns="只有一个用户")
 GOAL = Goal(statement="有一个计数器", checks=["运行输出 3"])
@@ -191,10 +191,57 @@ def test_isolate_outside_a_repository_is_refused(place: Place) -> None:
         place.flow("x", isolate=True)
 
 
-def test_isolate_in_a_repository_is_refused_as_not_available_yet(place: Place) -> None:
-    subprocess.run(["git", "init", "-q", place.home], check=True)
-    with pytest.raises(ValueError, match="not available yet"):
+def test_isolate_in_a_repository_without_a_commit_is_refused_and_makes_nothing(place: Place) -> None:
+    repository(place.workspace, commit=False)
+    with pytest.raises(ValueError, match="needs a commit"):
         place.flow("x", isolate=True)
+    assert {path.name for path in place.home.iterdir()} == {"workspace"}
+
+
+def test_isolate_gives_the_workers_trees_of_their_own_and_adds_an_integrator(place: Place) -> None:
+    repository(place.workspace)
+    flow = place.flow("做一个计数器", isolate=True)
+    assert flow.workbench is not None
+    assert flow.workbench.root == place.home / ".flower-workspace"
+    ctx = place.run(flow)
+    assert "_failed_at" not in ctx
+    spec = {call.name: call.spec for call in place.runner.calls}["干活"]
+    assert spec.agents is not None
+    assert {name: hand.isolate for name, hand in spec.agents.items()} == {"coder": True, "integrator": False}
+    assert "integrator" in spec.instructions
+    assert str(place.home / ".flower-workspace/notes/需求.md") in place.runner.prompt_of("干活")
+    assert {path.name for path in place.workspace.iterdir()} == {".git", "README"}
+
+
+def test_without_isolate_nobody_hears_of_worktrees(place: Place) -> None:
+    place.run(place.flow("做一个计数器"))
+    spec = {call.name: call.spec for call in place.runner.calls}["干活"]
+    assert spec.agents is not None
+    assert list(spec.agents) == ["coder"]
+    assert "worktree" not in spec.instructions + spec.agents["coder"].prompt
+
+
+def test_a_workspace_goes_on_where_it_was_when_it_is_isolated_and_afterwards(place: Place) -> None:
+    repository(place.workspace)
+    place.run(place.flow("做一个计数器"))
+    place.run(place.flow("还要能清零", isolate=True))
+    assert place.runner.names == ["设定目标", "干活", "干活·判定#1"]
+    moved = place.home / ".flower-workspace" / "notes"
+    assert "还要能清零" in Brief.load(moved / "需求.md").amendments
+    assert not place.notes.exists()
+    place.run(place.flow(""))
+    assert place.runner.names == ["干活", "干活·判定#1"]
+    assert wake_state(place.workspace, place.home / "runs").goal
+
+
+def test_a_start_with_isolate_that_is_refused_moves_nothing(place: Place) -> None:
+    repository(place.workspace)
+    place.run(place.flow("做一个计数器"))
+    before = place.snapshot()
+    for wrong in ({"rounds": 0}, {"budget_usd": 0}, {"max_asks": -1}):
+        with pytest.raises(ValueError, match=r"rounds|budget_usd|max_asks"):
+            place.flow("x", isolate=True, **wrong)
+    assert place.snapshot() == before
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flower_core.workbench import Workbench
+from flower_core.workbench import Workbench, beside, workbench_of
 
 
 @pytest.fixture
@@ -129,3 +129,42 @@ def test_the_prompt_says_where_things_go_and_what_there_is(tmp_path: Path, lang:
     for part in (".flower/scripts", ".flower/artifacts", ".flower/notes/brief{x}.md", "# desc:"):
         assert part in block
     assert len(Workbench(tmp_path / "fresh", lang=lang).prompt_block()) < 1000
+
+
+# -- beside the workspace, where isolated workers share it
+
+
+def test_a_workbench_moves_beside_its_workspace_once_and_stays_there(tmp_path: Path) -> None:
+    workspace = tmp_path / "ws"
+    (workbench_of(workspace, lang="en").ensure().scripts / "a.sh").write_text("# desc: counts\n")
+    bench = workbench_of(workspace, isolate=True, lang="en")
+    assert bench.as_found().root == workspace / ".flower"
+    assert bench.ensure().as_found() is bench
+    assert (bench.root, bench.external) == (tmp_path / ".flower-ws", True)
+    assert "counts" in bench.index_path.read_text()
+    assert str(bench.scripts / "a.sh") in bench.index_path.read_text()
+    assert list(workspace.iterdir()) == []
+    assert workbench_of(workspace).root == bench.root == beside(workspace)
+
+
+def test_a_workbench_that_was_never_used_is_made_beside_at_once(tmp_path: Path) -> None:
+    bench = workbench_of(tmp_path / "ws", isolate=True, lang="en")
+    assert bench.as_found() is bench
+    assert bench.ensure().notes.is_dir()
+    assert not (tmp_path / "ws").exists()
+
+
+def test_nothing_is_moved_over_what_lies_there_or_to_another_place(tmp_path: Path) -> None:
+    inside = workbench_of(tmp_path / "ws", lang="en").ensure()
+    for outside in (tmp_path / "elsewhere", beside(tmp_path / "ws")):
+        outside.mkdir()
+        Workbench(tmp_path / "ws", home=outside, lang="en").ensure()
+        assert inside.index_path.is_file()
+
+
+def test_a_link_is_not_moved(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "ws" / ".flower").symlink_to(tmp_path / "other")
+    bench = workbench_of(tmp_path / "ws", isolate=True, lang="en").ensure()
+    assert (bench.root.is_symlink(), list((tmp_path / "other").iterdir())) == (False, [])

@@ -200,14 +200,5 @@ def test_a_session_that_is_not_there_fails_at_once_and_says_so(staged: MakeStage
     assert stage.requests == []
 
 
-def test_a_worker_that_asks_for_isolation_is_refused_before_anything_happens(staged: MakeStage) -> None:
-    stage = staged({"agent": TWO_TURNS})
-    runtime = stage.runtime()
-    spec = coordinator("Lead", "", {"coder": worker("Codes.", "", isolate=True)}, lang="en")
-    with pytest.raises(ValueError, match="isolation"):
-        play(runtime.run(spec, "Look"))
-    assert (runtime.results, stage.requests) == ([], [])
-
-
 def _dispatch(prompt: str) -> dict[str, str]:
     return {"subagent_type": "coder", "description": "A small job", "prompt": prompt}

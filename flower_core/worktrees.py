@@ -1,0 +1,67 @@
+"""What isolated workers need of a git repository: their worktrees lie in it, and nobody should trip over them.
+
+The agent program makes the worktree of a worker at ``<workspace>/.claude/worktrees/agent-<id>``, on a branch of its own
+from the last commit of the main checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+#: The directory of all worktrees, relative to the workspace.
+WORKTREES = ".claude/worktrees"
+_GIT_TIMEOUT_S = 30.0
+
+
+def check_repository(workspace: Path) -> Path:
+    """The ``.git`` directory of ``workspace`` (resolved) when workers can be isolated there.
+
+    The workspace must be the top of the main checkout of a repository: elsewhere the worktrees would lie outside it,
+    where no file tool reaches. Raises ValueError, saying what is wrong and what to do.
+    """
+    try:
+        top = _git(workspace, "rev-parse", "--show-toplevel")
+        directory = _git(workspace, "rev-parse", "--git-common-dir")
+    except FileNotFoundError as error:
+        raise ValueError("isolate needs git, and there is no git program on the path") from error
+    if not top:
+        raise ValueError(f"isolate needs a git repository, and {workspace} is not in one; run git init, then commit")
+    if Path(top).resolve() != workspace:
+        raise ValueError(f"isolate needs the top of a git repository, and {workspace} is a directory within {top}")
+    git_dir = (workspace / directory).resolve()
+    if git_dir != workspace / ".git":
+        raise ValueError(f"isolate needs the main checkout of a git repository, and {workspace} belongs to {git_dir}")
+    if not _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
+        raise ValueError(f"isolate needs a commit to start from, and the repository {workspace} has none; commit there")
+    return git_dir
+
+
+def prepare_repository(workspace: Path) -> None:
+    """Check as :func:`check_repository`, then keep the worktrees out of what git shows as untracked.
+
+    Adds a line to ``.git/info/exclude``, which is never committed; once. Raises ValueError, and OSError.
+    """
+    exclude = check_repository(workspace) / "info" / "exclude"
+    line = f"/{WORKTREES}/"
+    present = exclude.read_text(encoding="utf-8", errors="replace") if exclude.exists() else ""
+    if line not in present.splitlines():
+        exclude.parent.mkdir(exist_ok=True)
+        with exclude.open("a", encoding="utf-8") as file:
+            file.write(("" if not present or present.endswith("\n") else "\n") + line + "\n")
+
+
+def _git(workspace: Path, *args: str) -> str:
+    """What git prints, "" when it fails. Asked only what makes it run no other program."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        # Whom the repository belongs to is of no matter here: nothing of its configuration is acted on.
+        ["git", "-c", "safe.directory=*", *args],
+        cwd=workspace,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_GIT_TIMEOUT_S,
+    )
+    return os.fsdecode(done.stdout).removesuffix("\n") if done.returncode == 0 else ""
