@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Unpack
 from urllib.parse import quote
 
-from flower_client.config import DEFAULT_URL
+from flower_client.config import DEFAULT_URL, TIMEOUT_S
 from flower_client.errors import BadReply, ConfigError
 from flower_client.files import Document, FileList, checked_path, fetch
 from flower_client.models import Ask, Json, Page, Run, RunList, Settled, as_object
 from flower_client.params import OnceParams, StartParams
 from flower_client.poll import Notice, Watch
-from flower_client.transport import READ_TIMEOUT_S, Backoff, Reply, Sleep, Transport
+from flower_client.transport import Backoff, Reply, Sleep, Transport
 
 LONG_POLL_S = 25.0
 
@@ -25,10 +25,13 @@ class FlowerClient:
 
     ``url`` is its address, ``token`` may stay empty where the server needs none. A request without a usable reply is
     repeated up to ``attempts`` times in all, after pauses that ``backoff`` sets and that ``sleep`` waits for (seconds);
-    ``clock`` tells the seconds of an outage. Every POST carries an idempotency key, so that a repeated one is carried
-    out once. ``long_poll_s`` (0 to 25) is how long the server may hold a read of a watch.
+    ``clock`` tells the seconds of an outage. Every POST carries an idempotency key, one for each call of a method, so
+    that a repeated one is carried out once. ``timeout_s`` is how long the server may be silent, in seconds, before an
+    attempt counts as failed; connecting may take 10 seconds of them. ``long_poll_s`` (0 to 25) is how long the server
+    may hold a read of a watch, on top of that.
 
-    Use one client per thread; it is a context manager, and :meth:`close` closes its connections.
+    Use one client per thread; it is a context manager, and :meth:`close` closes its connections. Nothing is shared
+    between clients.
 
     Every method raises Unreachable, NotAllowed or Refused (see :mod:`flower_client.errors`); ConfigError is for
     arguments that cannot be sent.
@@ -40,12 +43,13 @@ class FlowerClient:
         token: str = "",
         *,
         attempts: int = 4,
+        timeout_s: float = TIMEOUT_S,
         backoff: Backoff | None = None,
         sleep: Sleep = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         long_poll_s: float = LONG_POLL_S,
     ) -> None:
-        self._transport = Transport(url, token, attempts=attempts, backoff=backoff, sleep=sleep)
+        self._transport = Transport(url, token, attempts=attempts, timeout_s=timeout_s, backoff=backoff, sleep=sleep)
         self._clock = clock
         self._long_poll_s = long_poll_s
 
@@ -204,7 +208,7 @@ class FlowerClient:
         path = _path(run_id, "events")
         if retry and not wait:
             return Page.from_json(self._get(path, params).data)
-        reply = self._transport.exchange("GET", path, params=params, read_timeout_s=wait + READ_TIMEOUT_S)
+        reply = self._transport.exchange("GET", path, params=params, held_s=wait)
         return Page.from_json(reply.data)
 
     def watch(

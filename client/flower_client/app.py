@@ -1,4 +1,8 @@
-"""What all commands share: settings, the client, options with a variable each, and errors as one line and a code."""
+"""What all commands share: settings, the client, options with a variable each, and errors as one line and a code.
+
+With ``--json`` an error is one JSON object, too, and the last line of standard error: ``error`` is the name of the exit
+code, ``exit`` its number, ``message`` and ``hint`` are for people, ``problem`` is the server's own document.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,10 @@ from typing import Any
 import click
 
 import flower_client
-from flower_client.config import resolve
-from flower_client.errors import FlowerClientError
-from flower_client.exits import Exit, for_error
+from flower_client.config import TIMEOUT_S, resolve
+from flower_client.errors import FlowerClientError, ProblemError
+from flower_client.exits import Exit
+from flower_client.pipes import forget_output
 from flower_client.safe_text import clean, json_line, one_line
 
 #: click.option, whose help also names the variable that sets it.
@@ -31,10 +36,18 @@ class App:
     token: str | None = field(default=None, repr=False)
     as_json: bool = False
 
-    def client(self, sleep: Callable[[float], object] = time.sleep) -> flower_client.FlowerClient:
+    def client(
+        self,
+        sleep: Callable[[float], object] = time.sleep,
+        *,
+        attempts: int = 3,
+        timeout_s: float = TIMEOUT_S,
+    ) -> flower_client.FlowerClient:
         """A client for the server that flags, variables and file name. Raises ConfigError."""
         settings = resolve(self.url, self.token, os.environ)
-        return flower_client.FlowerClient(settings.url, settings.token, attempts=3, sleep=sleep)
+        return flower_client.FlowerClient(
+            settings.url, settings.token, attempts=attempts, timeout_s=timeout_s, sleep=sleep
+        )
 
     def put(self, raw: Any, lines: Iterable[str]) -> None:
         """Print ``raw``, the API's own object, with --json, and ``lines`` for people without."""
@@ -43,8 +56,39 @@ class App:
         else:
             put(lines)
 
+    def tell(self, text: str, **members: Any) -> None:
+        """Say ``text``, which is no part of what was asked for, on standard error; with --json ``members`` instead."""
+        click.echo(json_line(members) if self.as_json else f"flower-client: {one_line(text, 1500)}", err=True)
+
 
 pass_app = click.make_pass_decorator(App, ensure=True)
+
+
+def _json_behind(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(App).as_json = True
+
+
+class Command(click.Command):
+    """A command that takes ``--json`` behind its own name as well, where people try it first."""
+
+    _json = click.Option(
+        ["--json"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_json_behind,
+        help="The same as `flower-client --json`.",
+    )
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Its own parameters, ``--json`` and ``--help``."""
+        *own, helping = super().get_params(ctx)
+        return [*own, self._json, helping]
+
+
+#: click.command, for every command of ours.
+command = functools.partial(click.command, cls=Command)
 
 
 class Commands(click.Group):
@@ -77,10 +121,27 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except FlowerClientError as error:
-            click.echo(f"flower-client: {one_line(error.advice, 1500)}", err=True)
-            ctx.exit(for_error(error))
+            self._fail(ctx, error, error.exit_code)
+        except click.UsageError as error:
+            if not ctx.ensure_object(App).as_json:
+                raise  # click shows the usage
+            self._fail(ctx, error, Exit.USAGE)
+        except BrokenPipeError:
+            forget_output()
+            ctx.exit(Exit.PIPE_CLOSED)
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(Exit.INTERRUPTED)
+
+    @staticmethod
+    def _fail(ctx: click.Context, error: FlowerClientError | click.UsageError, code: int) -> None:
+        if isinstance(error, click.UsageError):
+            advice, message, hint = "", error.format_message(), ""
+        else:
+            advice, message, hint = error.advice, str(error), error.hint
+        problem = {"problem": error.document} if isinstance(error, ProblemError) else {}
+        name = Exit(code).name.lower().replace("_", "-")
+        ctx.ensure_object(App).tell(advice, error=name, exit=code, message=message, hint=hint, **problem)
+        ctx.exit(code)
 
 
 def put(lines: Iterable[str]) -> None:

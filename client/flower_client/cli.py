@@ -25,6 +25,7 @@ _COMMANDS = {
     "cancel": "flower_client.commands_steer:cancel",
     "resume": "flower_client.commands_steer:resume",
     "delete": "flower_client.commands_steer:delete",
+    "completion": "flower_client.commands_completion:completion",
     "doctor": "flower_client.commands_doctor:doctor",
 }
 
@@ -36,7 +37,9 @@ _COMMANDS = {
 )
 @option("--url", metavar="URL", help="The server's address. [default: http://127.0.0.1:8420]")
 @option("--token", metavar="TOKEN", help="The token. Better in the variable or in the file than on a command line.")
-@option("--json", "as_json", envvar="FLOWER_JSON", is_flag=True, help="Print the API's own objects, as JSON.")
+@option(
+    "--json", "as_json", envvar="FLOWER_JSON", is_flag=True, help="Print the API's own objects, and errors, as JSON."
+)
 @click.version_option(package_name="flower-client")
 @click.pass_context
 def main(ctx: click.Context, url: str | None, token: str | None, as_json: bool) -> None:
@@ -45,6 +48,7 @@ def main(ctx: click.Context, url: str | None, token: str | None, as_json: bool) 
     Address and token may also stand in client.toml in ~/.config/flower (mode 0600).
 
     Exit codes: 0 done, and a watched run succeeded · 1 the run failed or was cancelled · 2 usage · 3 server unreachable
-    · 4 not allowed · 5 refused · 6 events were lost · 7 left at a question · 130 left with Ctrl-C.
+    · 4 not allowed · 5 refused · 6 events were lost · 7 left at a question · 130 left with Ctrl-C
+    · 141 nobody reads the output any more.
     """
     ctx.obj = App(url=url, token=token, as_json=as_json)

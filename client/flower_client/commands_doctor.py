@@ -10,9 +10,8 @@ from importlib import metadata
 import click
 
 from flower_client.api import FlowerClient
-from flower_client.app import App, pass_app
+from flower_client.app import App, command, pass_app
 from flower_client.errors import FlowerClientError, NotAllowed, Refused
-from flower_client.exits import Exit, for_error
 from flower_client.models import Json
 from flower_client.safe_text import one_line
 from flower_client.transport import Reply, is_loopback
@@ -23,21 +22,21 @@ NO_RUN = "doctor-probe"
 CLOCK_TOLERANCE_S = 60
 
 
-@click.command()
+@command()
 @pass_app
 def doctor(app: App) -> None:
     """Check server, versions, token and clock.
 
     Ends with 3 when the server cannot be reached or is not ready, with 4 when the token does not let it look.
     """
-    code = Exit.DONE
+    code = 0
     with app.client() as client:
         found: Json = {"url": client.url, "client": metadata.version("flower-client")}
         try:
             for name, value in examine(client):
                 found[name] = value
         except FlowerClientError as error:
-            found["problem"], code = error.advice, for_error(error)
+            found["problem"], code = error.advice, error.exit_code
     app.put(found, [f"{name + ':':<11}{one_line(str(value), 500)}" for name, value in found.items()])
     if code:
         click.get_current_context().exit(code)

@@ -12,7 +12,8 @@ from typing import BinaryIO
 import click
 
 from flower_client.api import FlowerClient
-from flower_client.app import App, option, pass_app, put
+from flower_client.app import App, command, option, pass_app, put
+from flower_client.complete import document, run_id
 from flower_client.files import FileList
 from flower_client.render import table
 from flower_client.safe_text import one_line
@@ -21,9 +22,9 @@ from flower_client.safe_text import one_line
 _MOST_SHOWN = 1024 * 1024
 
 
-@click.command()
-@click.argument("run_id")
-@click.argument("name", required=False)
+@command()
+@run_id
+@document
 @pass_app
 def docs(app: App, run_id: str, name: str | None) -> None:
     """List the documents of a run, or print one.
@@ -40,8 +41,8 @@ def docs(app: App, run_id: str, name: str | None) -> None:
     app.put({"documents": [each.raw for each in found]}, table(rows, ["DOCUMENT", "TITLE", "BYTES", "MODIFIED"]))
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @click.argument("path", default="")
 @option("-o", "--output", metavar="FILE", help="Where to write the file at PATH; - for standard output.")
 @option("--cursor", default="", metavar="CURSOR", help="Go on where an earlier list of the directory ended.")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import click
 
-from flower_client.app import App, option, pass_app
+from flower_client.app import App, command, option, pass_app
+from flower_client.complete import run_id
 from flower_client.exits import Exit
 from flower_client.models import Json, Run
-from flower_client.poll import Notice
+from flower_client.pipes import leave_when_unread
 from flower_client.render import duration, table
 from flower_client.safe_text import json_line, one_line
 
 _STATES = ("queued", "running", "waiting", "interrupted", "succeeded", "failed", "cancelled")
 
 
-@click.command()
+@command()
 @option("--state", type=click.Choice(_STATES), help="Only runs in this state.")
 @option("--label", metavar="K=V", help="Only runs with this label.")
 @option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="At most so many runs.")
@@ -30,8 +31,8 @@ def runs(app: App, state: str | None, label: str | None, limit: int, cursor: str
         click.echo(f"more: flower-client runs --cursor {one_line(page.next_cursor)}", err=True)
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @pass_app
 def show(app: App, run_id: str) -> None:
     """Show one run."""
@@ -61,8 +62,8 @@ def show(app: App, run_id: str) -> None:
     app.put(run.raw, lines + (["", run.result] if run.result else []))
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @pass_app
 def steps(app: App, run_id: str) -> None:
     """Show the manifest of a run: one row per session, with its id, cost and time."""
@@ -72,8 +73,8 @@ def steps(app: App, run_id: str) -> None:
     app.put({"steps": rows}, table([_step_row(row) for row in rows], header))
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @option(
     "--after", type=click.IntRange(min=0), default=0, show_default=True, metavar="SEQ", help="Start after this one."
 )
@@ -91,8 +92,10 @@ def steps(app: App, run_id: str) -> None:
 def events(app: App, run_id: str, after: int, limit: int | None, wait: float, follow: bool) -> None:
     """Print events, one JSON object a line, for scripts.
 
-    Ends with code 6 when events were lost; which ones is said on standard error.
+    Every line is written at once. Ends with code 6 when events were lost; which ones is said on standard error. Ends
+    quietly, with code 141, when nobody reads the lines any more.
     """
+    leave_when_unread()
     with app.client() as client:
         watch = client.watch(
             run_id,
@@ -101,7 +104,7 @@ def events(app: App, run_id: str, after: int, limit: int | None, wait: float, fo
             limit=min(limit, 1000) if limit else None,
             wait_s=25.0 if follow else wait,
             give_up_after_s=3600.0 if follow else 10.0,
-            on_notice=_tell,
+            on_notice=lambda notice: app.tell(notice.text, notice=notice.kind, message=notice.text),
         )
         for number, event in enumerate(watch, 1):
             click.echo(json_line(event.raw))
@@ -111,8 +114,8 @@ def events(app: App, run_id: str, after: int, limit: int | None, wait: float, fo
         click.get_current_context().exit(Exit.LOST)
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @option("--all", "everything", is_flag=True, help="The settled ones, too.")
 @pass_app
 def asks(app: App, run_id: str, everything: bool) -> None:
@@ -125,10 +128,6 @@ def asks(app: App, run_id: str, everything: bool) -> None:
         lines += [f"    {number}) {one_line(words, 300)}" for number, words in enumerate(ask.options, 1)]
         lines += [f"    = {one_line(ask.answer, 500)}"] if ask.answer else []
     app.put({"asks": [ask.raw for ask in found]}, lines)
-
-
-def _tell(notice: Notice) -> None:
-    click.echo(f"flower-client: {one_line(notice.text, 500)}", err=True)
 
 
 def _step(run: Run) -> str:

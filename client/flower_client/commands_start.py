@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 import click
 
 from flower_client.api import FlowerClient
-from flower_client.app import App, option, pass_app
+from flower_client.app import App, command, option, pass_app
+from flower_client.complete import run_id
 from flower_client.errors import Unreachable
 from flower_client.exits import Exit
 from flower_client.feed import Options
 from flower_client.keyboard import Keyboard
 from flower_client.models import Run
+from flower_client.pipes import leave_when_unread
 from flower_client.render import DEFAULT_SHOW, SHOWABLE, Renderer
 from flower_client.safe_text import one_line
 from flower_client.screen import Screen
@@ -73,7 +75,7 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
     return decorate
 
 
-@click.command()
+@command()
 @click.argument("task", required=False)
 @option("--flow", metavar="NAME", help="A flow the server knows. [default: starter]")
 @option("--param", "params", multiple=True, metavar="K=V", help="What a --flow of the server's own takes; repeatable.")
@@ -118,7 +120,7 @@ def start(app: App, /, task: str | None, **given: Any) -> None:
     _go(app, given, viewing, lambda client, common: client.start(words, **wanted, **common))
 
 
-@click.command()
+@command()
 @click.argument("prompt")
 @option("-i", "--instructions", metavar="TEXT", help="Instructions for the session.")
 @option("-t", "--tools", metavar="NAMES", help="Tools it may use, comma-separated. [default: Read,Glob,Grep]")
@@ -138,8 +140,8 @@ def once(app: App, /, prompt: str, **given: Any) -> None:
     _go(app, given, viewing, lambda client, common: client.once(prompt, **wanted, **common))
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Start after this event.")
 @option("--from-start", is_flag=True, help="Start with the first event.")
 @option("--tail", type=click.IntRange(1, 1000), metavar="N", help="Start with the last N events. [default: 50]")
@@ -219,6 +221,7 @@ def _viewing(given: dict[str, Any], after: int, tail: int | None = None) -> View
 
 
 def _watch(app: App, client: FlowerClient, run_id: str, viewing: Viewing) -> None:
+    leave_when_unread()
     session = WatchSession(
         run_id,
         viewing.options(as_json=app.as_json),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
-from flower_client.app import App, option, pass_app
+from flower_client.app import App, command, option, pass_app
+from flower_client.complete import ask_id, run_id
 from flower_client.models import Settled
 from flower_client.safe_text import one_line
 
 
-@click.command()
-@click.argument("run_id")
-@click.argument("ask_id")
+@command()
+@run_id
+@ask_id
 @click.argument("text", required=False)
 @option("--option", "number", type=click.IntRange(min=1), metavar="N", help="Pick option N instead of giving a TEXT.")
 @pass_app
@@ -26,9 +27,9 @@ def answer(app: App, run_id: str, ask_id: str, text: str | None, number: int | N
         _told(app, client.answer(run_id, ask_id, text, option=number))
 
 
-@click.command()
-@click.argument("run_id")
-@click.argument("ask_id")
+@command()
+@run_id
+@ask_id
 @click.argument("reason", default="")
 @pass_app
 def decline(app: App, run_id: str, ask_id: str, reason: str) -> None:
@@ -37,8 +38,8 @@ def decline(app: App, run_id: str, ask_id: str, reason: str) -> None:
         _told(app, client.decline(run_id, ask_id, reason))
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @click.argument("text")
 @pass_app
 def say(app: App, run_id: str, text: str) -> None:
@@ -48,8 +49,8 @@ def say(app: App, run_id: str, text: str) -> None:
     app.put(reply, [f"{one_line(str(reply.get('id', '')))} is in the inbox"])
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @click.argument("text", default="")
 @pass_app
 def interrupt(app: App, run_id: str, text: str) -> None:
@@ -63,8 +64,8 @@ def interrupt(app: App, run_id: str, text: str) -> None:
     app.put(reply, [f"interrupted; {one_line(str(note), 300)}"])
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @pass_app
 def cancel(app: App, run_id: str) -> None:
     """End a run for good."""
@@ -73,8 +74,8 @@ def cancel(app: App, run_id: str) -> None:
     app.put(run.raw, [f"{run.id}: {run.state}"])
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @pass_app
 def resume(app: App, run_id: str) -> None:
     """Go on with an interrupted run."""
@@ -83,8 +84,8 @@ def resume(app: App, run_id: str) -> None:
     app.put(run.raw, [f"{run.id}: {run.state}"])
 
 
-@click.command()
-@click.argument("run_id")
+@command()
+@run_id
 @pass_app
 def delete(app: App, run_id: str) -> None:
     """Forget a run that has ended: its events, documents and questions. Its workspace stays."""

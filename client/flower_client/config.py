@@ -21,6 +21,8 @@ from pathlib import Path
 from flower_client.errors import ConfigError
 
 DEFAULT_URL = "http://127.0.0.1:8420"
+#: How long a reply may take, in seconds; what a server may hold one for comes on top.
+TIMEOUT_S = 30.0
 KNOWN = ("url", "token")
 
 

@@ -3,24 +3,29 @@
 ::
 
     FlowerClientError
-    ├── ConfigError      wrong settings or arguments; nothing was sent
-    ├── Unreachable      no usable reply: nobody answers, a timeout, a server in trouble
-    │   └── BadReply     something answered, but not with what the contract says (a proxy's HTML, half a page)
-    ├── NotAllowed       401 or 403: no token, a wrong one, or one with too small a scope
-    └── Refused          any other 4xx: what was asked for cannot be done; ``slug`` says why
+    ├── ConfigError      2  wrong settings or arguments; nothing was sent
+    ├── Unreachable      3  no usable reply: nobody answers, a timeout, a server in trouble
+    │   └── BadReply     3  something answered, but not with what the contract says (a proxy's HTML, half a page)
+    └── ProblemError        the server says no, with a problem document
+        ├── NotAllowed   4  401 or 403: no token, a wrong one, or one with too small a scope
+        └── Refused      5  any other 4xx: what was asked for cannot be done; ``slug`` says why
+
+The number is ``exit_code``: what the command ends with. (0, 1, 6 and 7 tell how a run went, and are no errors.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 
 class FlowerClientError(Exception):
     """Base of everything this package raises on purpose.
 
-    ``hint`` says what to do about it, in one sentence, or is empty.
+    ``hint`` says what to do about it, in one sentence, or is empty. ``exit_code`` is what the command ends with.
     """
+
+    exit_code: ClassVar[int]
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -36,6 +41,8 @@ class FlowerClientError(Exception):
 class ConfigError(FlowerClientError):
     """A setting or an argument is wrong. Nothing has been sent."""
 
+    exit_code = 2
+
 
 class Unreachable(FlowerClientError):
     """There was no usable reply. The same request may well succeed later.
@@ -44,6 +51,8 @@ class Unreachable(FlowerClientError):
     ``status`` is the HTTP status when there was one, else 0. ``maybe_done`` is whether the server may have carried out
     the request all the same; False means that it never got there.
     """
+
+    exit_code = 3
 
     def __init__(self, message: str, *, hint: str = "", status: int = 0, retry_after_s: float | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -77,9 +86,13 @@ class ProblemError(FlowerClientError):
 class NotAllowed(ProblemError):
     """401 or 403."""
 
+    exit_code = 4
+
 
 class Refused(ProblemError):
     """Any other 4xx that comes with a problem document."""
+
+    exit_code = 5
 
 
 def _fields(errors: Any) -> str:

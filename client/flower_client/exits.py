@@ -1,10 +1,9 @@
-"""Exit codes of the command: one table, and how errors and finished runs map onto it."""
+"""Exit codes of the command: one table, and how a finished run maps onto it; errors carry theirs."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from flower_client.errors import ConfigError, FlowerClientError, NotAllowed, ProblemError
 from flower_client.models import Run
 
 
@@ -20,17 +19,7 @@ class Exit(IntEnum):
     LOST = 6  #: events were lost
     AT_ASK = 7  #: left at a question (--exit-on-ask)
     INTERRUPTED = 130  #: left with Ctrl-C
-
-
-def for_error(error: FlowerClientError) -> Exit:
-    """The exit code for an error that ends the command."""
-    if isinstance(error, ConfigError):
-        return Exit.USAGE
-    if isinstance(error, NotAllowed):
-        return Exit.NOT_ALLOWED
-    if isinstance(error, ProblemError):
-        return Exit.REFUSED
-    return Exit.UNREACHABLE
+    PIPE_CLOSED = 141  #: nobody reads the output any more; what a shell makes of SIGPIPE
 
 
 def for_run(run: Run, *, lost: bool) -> Exit:

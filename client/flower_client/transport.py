@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
+from flower_client.config import TIMEOUT_S
 from flower_client.errors import (
     BadReply,
     ConfigError,
@@ -29,7 +30,6 @@ from flower_client.errors import (
 )
 
 CONNECT_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 30.0
 MAX_RETRY_AFTER_S = 60.0
 
 Sleep = Callable[[float], object]
@@ -86,10 +86,12 @@ class Transport:
         token: str = "",
         *,
         attempts: int = 4,
+        timeout_s: float = TIMEOUT_S,
         backoff: Backoff | None = None,
         sleep: Sleep = time.sleep,
     ) -> None:
         self.url = checked_url(url)
+        self.timeout_s = timeout_s
         self.attempts = attempts
         self.backoff = backoff or Backoff()
         self.sleep = sleep
@@ -138,12 +140,15 @@ class Transport:
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
         key: str = "",
-        read_timeout_s: float = READ_TIMEOUT_S,
+        held_s: float = 0,
     ) -> Reply:
-        """One request and its reply. Raises Unreachable, BadReply, NotAllowed or Refused."""
+        """One request and its reply, which the server may hold for ``held_s`` seconds.
+
+        Raises Unreachable, BadReply, NotAllowed or Refused.
+        """
         data = None if body is None else json.dumps(body).encode()
         more = {"params": params, "data": data, "headers": _headers(body, key)}
-        with self._send(method, path, read_timeout_s=read_timeout_s, **more) as response:
+        with self._send(method, path, held_s=held_s, **more) as response:
             return self._judge(response)
 
     @contextmanager
@@ -160,11 +165,9 @@ class Transport:
             except requests.RequestException as error:
                 raise Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE) from error
 
-    def _send(
-        self, method: str, path: str, *, read_timeout_s: float = READ_TIMEOUT_S, **more: Any
-    ) -> requests.Response:
+    def _send(self, method: str, path: str, *, held_s: float = 0, **more: Any) -> requests.Response:
         try:
-            timeout = (CONNECT_TIMEOUT_S, read_timeout_s)
+            timeout = (min(CONNECT_TIMEOUT_S, self.timeout_s), held_s + self.timeout_s)
             return self._session.request(method, self.url + path, timeout=timeout, allow_redirects=False, **more)
         except (requests.RequestException, OSError) as error:
             failure = Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE)
