@@ -34,8 +34,8 @@ def make_cli(build: BuildService) -> click.Group:
     def main() -> None:
         """Serve long agent jobs over plain HTTP.
 
-        Every flag has an environment variable; a flag beats a variable, a variable beats the file that
-        FLOWER_ENV_FILE names (./.env when it names none).
+        Every flag has an environment variable. A flag beats a variable, and what is not set, or empty, is looked for
+        in the file that FLOWER_ENV names, in ./.env, and in .env of the user's configuration directory.
         """
 
     main.add_command(_serve_command(build))

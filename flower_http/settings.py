@@ -1,7 +1,7 @@
 """Every setting of the server: its flag, its FLOWER_* variable, its default and what it may hold.
 
-This is the only module that reads the environment. A flag beats a variable, a variable beats the file (the one named
-by FLOWER_ENV_FILE, else ``.env`` in the working directory). Only secrecy.py ever changes the environment.
+This is the only module that reads the environment, and env_files.py has the files behind it. A flag beats a variable,
+a variable beats the files. Only secrecy.py ever changes the environment.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from dotenv import dotenv_values
 
 from flower_core.texts import LANGUAGES
 from flower_http import parsing
+from flower_http.env_files import ENVIRONMENT, NAMED_BY, gather, masked, user_file
 from flower_http.errors import SettingsError
 
 #: Bodies above this are refused with 413; a task is text for a model, not an upload. In bytes.
@@ -36,7 +36,7 @@ SECRETS = (*MODEL_SECRETS, "FLOWER_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _MODEL_PREFIXES = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_SUBAGENT_MODEL")
 #: Variables with our prefix that are no settings: the client's, the one that names the file, what agents are known by.
-_NOT_OURS = ("FLOWER_URL", "FLOWER_ENV_FILE", "FLOWER_MARK")
+_NOT_OURS = ("FLOWER_URL", "FLOWER_JSON", NAMED_BY, "FLOWER_MARK")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class Settings:
 
     ``keep_events`` and ``keep_days`` are None for no bound, ``flow`` maps names to import targets, ``rehearse`` is the
     name or path of a play or empty, ``model_env`` holds what the environment says about the model, credentials
-    included, ``base_env`` the rest of it without anything of ours, and ``warnings`` what the operator should hear.
+    included, ``model_origin`` where each of that comes from, ``base_env`` the rest of it without anything of ours, and
+    ``warnings`` what the operator should hear.
     """
 
     data_dir: Path
@@ -134,28 +135,36 @@ class Settings:
     log_format: str = "text"
     token: str = field(default="", repr=False)
     model_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    model_origin: Mapping[str, str] = field(default_factory=dict)
     base_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, flags: Mapping[str, str | None] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-        """The settings from ``flags`` (by field name, None = not given), ``environ`` (the process's own) and the file.
+        """The settings from ``flags`` (by field name, None = not given), ``environ`` (the process's own) and files.
 
         Raises :class:`SettingsError` naming flag and variable of whatever cannot be used.
         """
         process = os.environ if environ is None else environ
-        merged = {**_file(process), **process}
+        found = gather(process, SECRETS)
+        merged = found.values
         values = {row.name: _value(row, (flags or {}).get(row.name), merged) for row in TABLE}
         given = {name: value for name, value in values.items() if value is not None}
         data_dir = given.setdefault("data_dir", Path(platformdirs.user_data_dir("flower", appauthor=False)))
         given.setdefault("workspace_root", data_dir / "workspaces")
         given.setdefault("max_runs", default_max_runs())
-        model_env = {key: value for key, value in merged.items() if key.startswith(_MODEL_PREFIXES) and value}
+        model_env = {key: value for key, value in merged.items() if key.startswith(_MODEL_PREFIXES)}
         cloud = next((key for key in _OTHER_CLOUDS if merged.get(key, "") not in ("", "0", "false")), None)
         if cloud:
             raise SettingsError(f"{cloud}: only the Messages API is supported so far; unset it")
         base_env = {key: value for key, value in process.items() if not key.startswith("FLOWER_")}
-        return cls(**given, model_env=model_env, base_env=base_env, warnings=_warnings(merged))
+        return cls(
+            **given,
+            model_env=model_env,
+            model_origin={key: found.origin[key] for key in model_env},
+            base_env=base_env,
+            warnings=(*found.warnings, *_warnings(merged)),
+        )
 
     @property
     def tokens_path(self) -> Path:
@@ -167,11 +176,21 @@ class Settings:
         """Whether only this machine can reach the address the server listens on."""
         return is_loopback(self.host)
 
-    def require_credentials(self) -> None:
-        """Raise :class:`SettingsError` unless something lets the agent program reach a model."""
-        if not self.rehearse and not any(self.model_env.get(name) for name in CREDENTIALS):
-            names = ", ".join(CREDENTIALS[:-1])
-            raise SettingsError(f"no credentials: set {names} or {CREDENTIALS[-1]}, or try it out with --rehearse")
+    def require_credentials(self) -> str:
+        """Which credentials there are and where they come from, masked; "" in a rehearsal, which needs none.
+
+        Raises :class:`SettingsError` unless something lets the agent program reach a model.
+        """
+        if self.rehearse:
+            return ""
+        found = [name for name in CREDENTIALS if name in self.model_env]
+        if not found:
+            names = f"{', '.join(CREDENTIALS[:-1])} or {CREDENTIALS[-1]}"
+            where = f"in the environment, ./.env or {user_file()}"
+            raise SettingsError(f"no credentials: set {names} {where}, or try it out with --rehearse")
+        return ", ".join(
+            f"{name} {masked(self.model_env[name])} from {self.model_origin.get(name, ENVIRONMENT)}" for name in found
+        )
 
 
 def is_loopback(host: str) -> bool:
@@ -205,18 +224,6 @@ def _value(row: Setting, flag: str | None, environ: Mapping[str, str]) -> Any:
     except ValueError as error:
         other = f" ({row.variable})" if source == row.flag else f" ({row.flag})" if row.flag else ""
         raise SettingsError(f"{source}{other}: {error}") from error
-
-
-def _file(environ: Mapping[str, str]) -> dict[str, str]:
-    named = environ.get("FLOWER_ENV_FILE", "")
-    path = Path(named or ".env")
-    try:
-        if named or path.is_file():
-            with path.open(encoding="utf-8") as stream:
-                return {key: value for key, value in dotenv_values(stream=stream).items() if value is not None}
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"FLOWER_ENV_FILE: {path} cannot be read: {error}") from error
-    return {}
 
 
 def _warnings(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ import pytest
 from flower_http.errors import SettingsError
 from flower_http.settings import TABLE, Settings, default_max_runs, is_loopback
 
-COMPUTED = {"model_env", "base_env", "warnings"}
+COMPUTED = {"model_env", "model_origin", "base_env", "warnings"}
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A working directory without a .env of anybody's."""
+    """A working directory and a configuration directory without a .env of anybody's."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 def test_every_setting_has_a_row_and_every_row_a_field() -> None:
@@ -29,26 +30,6 @@ def test_with_nothing_set_the_defaults_hold() -> None:
     assert settings.max_runs == default_max_runs() >= 1
     assert settings.data_dir.is_absolute()
     assert settings.workspace_root == settings.data_dir / "workspaces"
-
-
-def test_a_flag_beats_a_variable_and_a_variable_beats_the_file(tmp_path: Path) -> None:
-    named = tmp_path / "flower.env"
-    named.write_text("FLOWER_PORT=1\nFLOWER_THREADS=2\nFLOWER_RING=3\nANTHROPIC_API_KEY='from file'\n")
-    environ = {"FLOWER_ENV_FILE": str(named), "FLOWER_PORT": "10", "FLOWER_THREADS": "20"}
-    settings = Settings.load({"port": "100", "threads": None}, environ)
-    assert (settings.port, settings.threads, settings.ring) == (100, 20, 3)
-    assert settings.model_env == {"ANTHROPIC_API_KEY": "from file"}
-
-
-def test_the_file_in_the_working_directory_is_read_when_none_is_named(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("FLOWER_LANG=zh\nFLOWER_QUEUE=\n")
-    settings = Settings.load({}, {})
-    assert (settings.lang, settings.queue) == ("zh", 100), "an empty value means: not set"
-
-
-def test_a_named_file_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"FLOWER_ENV_FILE.*gone\.env"):
-        Settings.load({}, {"FLOWER_ENV_FILE": str(tmp_path / "gone.env")})
 
 
 BAD = [
@@ -114,6 +95,7 @@ def test_what_is_handed_on_to_agents_holds_nothing_of_ours() -> None:
     )
     assert settings.base_env == {"PATH": "/bin", "ANTHROPIC_MODEL": "m", "ANTHROPIC_BASE_URL": ""}
     assert settings.model_env == {"ANTHROPIC_MODEL": "m"}
+    assert settings.model_origin == {"ANTHROPIC_MODEL": "the environment"}
 
 
 def test_flows_are_taken_apart() -> None:
