@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from flower_core.documents.base import Document
-from flower_core.documents.sections import catalogue, fence_map, shared, split
+from flower_core.documents.sections import catalogue, fence_map, fold, shared, split
 from flower_core.files import append_text, atomic_write, locked
 from flower_core.texts import texts_for
 
@@ -93,7 +93,7 @@ def _cut(text: str, *, everywhere: bool = False) -> tuple[str, str]:
     """
     lines = list(fence_map(text))
     for index, (line, fenced) in enumerate(lines):
-        if (everywhere or not fenced) and _dated_heading().match(line):
+        if (everywhere or not fenced) and _dated_heading().match(fold(line)):
             head, tail = lines[:index], lines[index:]
             return "\n".join(row for row, _ in head), "\n".join(row for row, _ in tail).strip("\n")
     return text, ""
@@ -118,5 +118,5 @@ def _lock_of(path: Path) -> Path:
 
 @cache
 def _dated_heading() -> re.Pattern[str]:
-    words = "|".join(map(re.escape, shared()["amendment"]))
-    return re.compile(rf"^ {{0,3}}#{{1,6}}\s*(?:{words})\s*[·:：|—-]?\s*\d{{4}}-\d\d-\d\d\b", re.IGNORECASE)
+    words = "|".join(re.escape(fold(word)) for word in shared()["amendment"])
+    return re.compile(rf"^ {{0,3}}#{{1,6}}\s*(?:{words})\s*[·:：|—-]?\s*\d{{4}}-\d\d-\d\d\b")

@@ -35,10 +35,10 @@ _CLAUSE_END = re.compile(
 )
 _STATEMENT_END = re.compile(_CLAUSE_END.pattern.replace(":：", ""))
 _SENTENCE_END = re.compile(r"[.。;；!！\n](?!\d)")
-_FRACTION = re.compile(r"(?<![\d./])(\d{1,4})\s*(?:/|of|out of|de|sur)\s*(\d{1,4})(?![\d/])")
+_FRACTION = re.compile(r"(?<![\d./])(\d{1,4})\s*(?:/|of|out of|de|de l[ao]s|sur|des)\s*(\d{1,4})(?![\d/])")
 _CHINESE_FRACTION = re.compile(r"(\d{1,4})\s*[条项个]?(?:里|中|当中)(?:的|有)?\s*(\d{1,4})")
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%")
-_NEGATES = re.compile(r"没有|无(?!法|從|从)|(?<!\w)0\b|\b(?:no|none|nothing|not any|zero|sin|aucune?)\b")
+_NEGATES = re.compile(r"没有|无(?!法|從|从)|(?<!\w)0\b|\b(?:no|none|nothing|not any|zero|sin|nada|ningun[oa]?|sans|rien|aucune?)\b")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,12 @@ def _weigh(plain: str, claims: list[_Claim]) -> Reading:
     if _unverifiable(plain):
         # Achieved, and something cannot be verified: another round would not settle that, a person can.
         return Reading("unreachable", "contradictory")
-    if any(_search("hedged", _clause(plain, claim)) or _partial(_sentence(plain, claim)) for claim in claims):
+    if any(
+        _search("hedged", _clause(plain, claim))
+        or _search("conditional", _tail(plain, claim.start, _SENTENCE_END))
+        or _partial(_sentence(plain, claim))
+        for claim in claims
+    ):
         return Reading("", "unclear")
     if _search("reservation", plain):
         return Reading("", "contradictory")

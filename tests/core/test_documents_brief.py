@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flower_core.documents import Brief, append_amendment
+from flower_core.texts import LANGUAGES
 
 SECTIONS = ("goal", "accept", "bounds", "unknowns")
 BODIES = (
@@ -31,6 +32,8 @@ def full(**changes: str) -> Brief:
     [
         ("zh", ["目标", "验收标准", "边界", "未知与假设"]),
         ("en", ["Goal", "Acceptance criteria", "Boundaries", "Unknowns and assumptions"]),
+        ("es", ["Objetivo", "Criterios de aceptación", "Límites", "Incógnitas y supuestos"]),
+        ("fr", ["Objectif", "Critères d'acceptation", "Limites", "Inconnues et hypothèses"]),
     ],
 )
 def test_missing_names_the_empty_sections_in_the_language_of_the_brief(lang: str, names: list[str]) -> None:
@@ -42,8 +45,8 @@ def test_missing_names_the_empty_sections_in_the_language_of_the_brief(lang: str
     assert not full(lang=lang, unknowns=" \n").complete()
 
 
-@pytest.mark.parametrize("lang", ["zh", "en"])
-@pytest.mark.parametrize("other", ["zh", "en"])
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.parametrize("other", LANGUAGES)
 @pytest.mark.parametrize("body", BODIES)
 def test_markdown_of_one_language_is_read_back_in_any(lang: str, other: str, body: str) -> None:
     brief = Brief(body, body, body, body, lang=lang)
@@ -80,7 +83,7 @@ def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
         Brief.load(tmp_path / "none.md")
 
 
-@pytest.mark.parametrize("lang", ["zh", "en"])
+@pytest.mark.parametrize("lang", LANGUAGES)
 def test_an_amendment_stands_under_a_dated_heading_and_survives_a_round_trip(tmp_path: Path, lang: str) -> None:
     path = tmp_path / "notes" / "brief.md"
     full(lang=lang).write(path)
