@@ -38,7 +38,9 @@ _SENTENCE_END = re.compile(r"[.。;；!！\n](?!\d)")
 _FRACTION = re.compile(r"(?<![\d./])(\d{1,4})\s*(?:/|of|out of|de|de l[ao]s|sur|des)\s*(\d{1,4})(?![\d/])")
 _CHINESE_FRACTION = re.compile(r"(\d{1,4})\s*[条项个]?(?:里|中|当中)(?:的|有)?\s*(\d{1,4})")
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%")
-_NEGATES = re.compile(r"没有|无(?!法|從|从)|(?<!\w)0\b|\b(?:no|none|nothing|not any|zero|sin|nada|ningun[oa]?|sans|rien|aucune?)\b")
+_NEGATES = re.compile(
+    r"没有|无(?!法|從|从)|(?<!\w)0\b|\b(?:no|none|nothing|not any|zero|sin|nada|ningun[oa]?|sans|rien|aucune?)\b"
+)
 
 
 @dataclass(frozen=True)
