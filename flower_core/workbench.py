@@ -22,8 +22,10 @@ DESC_LINES = 8
 _DESC_CHARS = 120
 _LINE_BYTES = 400
 SECTIONS = ("scripts", "artifacts", "notes")
-#: The directory of a workbench inside its workspace. One beside it is named ``.flower-<workspace>``.
+#: The directory of a workbench inside its workspace.
 DIRNAME = ".flower"
+#: What the name of a workbench beside its workspace begins with; the workspace's own name follows.
+BESIDE = ".flower-"
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Workbench:
 def beside(workspace: Path | str) -> Path:
     """The place of a workbench next to ``workspace``: outside its repository, and no other workspace's."""
     resolved = Path(workspace).resolve()
-    return resolved.parent / f"{DIRNAME}-{resolved.name}"
+    return resolved.parent / f"{BESIDE}{resolved.name}"
 
 
 def workbench_of(workspace: Path | str, *, isolate: bool = False, lang: str = DEFAULT_LANG) -> Workbench:

@@ -7,6 +7,7 @@ from the last commit of the main checkout.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,11 +22,12 @@ def check_repository(workspace: Path) -> Path:
     The workspace must be the top of the main checkout of a repository: elsewhere the worktrees would lie outside it,
     where no file tool reaches. Raises ValueError, saying what is wrong and what to do.
     """
-    try:
+    if shutil.which("git") is None:
+        raise ValueError("isolate needs git, and there is no git program on the path")
+    top = directory = ""
+    if workspace.is_dir():
         top = _git(workspace, "rev-parse", "--show-toplevel")
         directory = _git(workspace, "rev-parse", "--git-common-dir")
-    except FileNotFoundError as error:
-        raise ValueError("isolate needs git, and there is no git program on the path") from error
     if not top:
         raise ValueError(f"isolate needs a git repository, and {workspace} is not in one; run git init, then commit")
     if Path(top).resolve() != workspace:

@@ -21,6 +21,7 @@ from flower_core.sessions import SqliteSessionStore
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
 from flower_core.workflow import VERDICT_KEY, Workflow, starter_flow, wake_state
+from flower_core.worktrees import check_repository
 from flower_http.errors import Problem, StartError, invalid_body
 from flower_http.schemas import StartParams
 
@@ -129,6 +130,8 @@ class Flows:
 
     def check(self, params: StartParams, context: FlowContext) -> None:
         """Refuse what cannot be run, before anything is kept of it. Raises Problem 422."""
+        if params.isolate:
+            _check_isolation(context.workspace)
         if params.flow == "starter":
             self._check_starter(params, context)
         elif params.flow == ONCE_STEP:
@@ -177,12 +180,20 @@ class Flows:
         return made
 
 
+def _check_isolation(workspace: Path) -> None:
+    try:
+        check_repository(workspace)
+    except (OSError, ValueError) as error:
+        raise invalid_body({"isolate": [str(error)]}) from error
+
+
 def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
     return starter_flow(
         params.task,
         workspace=context.workspace,
         run_dir=context.run_dir,
         new=params.new,
+        isolate=params.isolate,
         clarify_only=params.clarify_only,
         goal=params.goal,
         rounds=params.rounds,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flower_core.workbench import Workbench
+from flower_core.aside import OracleAnswer, ask_oracle
+from flower_core.workbench import workbench_of
 from flower_http.errors import invalid_body
 from flower_http.flows import FlowContext, Flows
 from flower_http.places import Places
@@ -16,27 +17,38 @@ from flower_http.recovery import OpenAsks
 from flower_http.relay import Relay
 from flower_http.schemas import StartParams
 
+#: As :func:`ask_oracle`.
+AskOracle = Callable[..., Coroutine[Any, Any, OracleAnswer]]
+
 
 @dataclass(frozen=True)
 class Kit:
-    """What every job of a server needs: how to reach a model, where things lie, which flows there are."""
+    """What every job of a server needs: how to reach a model, where things lie, which flows there are.
+
+    ``oracle`` answers questions from the side.
+    """
 
     flows: Flows
     places: Places
     environ: Mapping[str, str]
     relay: Relay | None = None
+    oracle: AskOracle = ask_oracle
     open_asks: OpenAsks = field(default_factory=OpenAsks)
 
     def context(self, params: StartParams, workspace: Path, lang: str) -> FlowContext:
         """What a flow is told about the run it is made for."""
-        bench = Workbench(workspace, lang=lang)
+        bench = workbench_of(workspace, isolate=params.isolate, lang=lang)
         books = self.places.books(workspace)
         return FlowContext(params.task, workspace, books, bench, params.params, lang, request=params)
 
     def check(self, params: StartParams, workspace: Path, lang: str) -> None:
         """Refuse what no run can be made of. Raises Problem 422."""
+        context = self.context(params, workspace, lang)
+        if not context.workbench.root.is_relative_to(self.places.root):
+            # By a link; whatever it leads to would be opened to the agents.
+            raise invalid_body({"workspace": ["has a workbench that is a link out of the server's workspace root"]})
         try:
-            self.flows.check(params, self.context(params, workspace, lang))
+            self.flows.check(params, context)
         except ValueError as error:
             raise invalid_body({"flow": [str(error)]}) from error
 

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from flower_core.aside import FOLDER
 from flower_core.lineage import FILE_NAME, Lineage
 from flower_core.manifest import Manifest
 from flower_core.runtime import SESSIONS_FILE
 from flower_core.sessions import SqliteSessionStore
-from flower_core.workbench import Workbench
+from flower_core.workbench import BESIDE, Workbench
 from flower_http.documents import Documents
 from flower_http.errors import invalid_body
 from flower_http.files import Tree
@@ -54,6 +55,7 @@ class Places:
 
         Raises Problem 422 when it would lie outside the root, links followed, when it cannot be a directory, and when
         its name holds what cannot be seen: two that look the same must be the same, and no list may be garbled by one.
+        Nor may it be in the place of another workspace's workbench.
         """
         if name is not None and not name.isprintable():
             raise invalid_body({"workspace": ["must consist of printable characters"]})
@@ -64,6 +66,10 @@ class Places:
             raise invalid_body({"workspace": ["cannot be the name of a directory"]}) from error
         if path == self.root or not path.is_relative_to(self.root):
             raise invalid_body({"workspace": ["must lie below the server's workspace root"]})
+        if any(part.startswith(BESIDE) for part in path.relative_to(self.root).parts):
+            raise invalid_body(
+                {"workspace": [f"must not have a part that begins with {BESIDE}: workbenches lie there"]}
+            )
         if wrong:
             raise invalid_body({"workspace": ["is in the way of a file of that name"]})
         return path
@@ -108,6 +114,10 @@ class Places:
         """The agent program's own directory for one run; sessions that share one can talk to each other."""
         return self._data / "config" / run_id
 
+    def oracle_dir(self, run_id: str) -> Path:
+        """Where the questions people asked about a run are kept, with all that answering them leaves."""
+        return self._data / "oracle" / run_id
+
     # ---- what a run leaves behind
 
     def begin(self, run_id: str, workbench: Workbench | None) -> None:
@@ -127,19 +137,23 @@ class Places:
             _LOG.exception("run %s: its documents could not be kept as they are now", run_id)
 
     def sweep(self, unfinished: Collection[str]) -> None:
-        """Remove the agents' directories of all runs but these: a killed server leaves some behind."""
+        """Remove the agents' directories of all runs but these, and those of oracles: a killed server leaves some."""
         for left in (self._data / "config").glob("*"):
             if left.name not in unfinished:
                 shutil.rmtree(left, ignore_errors=True)
+        for left in (self._data / "oracle").glob(f"*/{FOLDER}/config"):
+            shutil.rmtree(left, ignore_errors=True)
 
     def drop(self, view: RunView) -> None:
-        """Forget a run that has ended: its documents, its rows of the manifest, and what its agents said and saw.
+        """Forget a run that has ended: its documents, its rows of the manifest, and what was said in it or about it.
 
         Its workspace stays, and so do the sessions that a later run there may go on with. Raises OSError or
         sqlite3.Error.
         """
         books = self.books(self.root / view.workspace)
         shutil.rmtree(self.config_dir(view.id), ignore_errors=True)
+        if self.oracle_dir(view.id).exists():
+            shutil.rmtree(self.oracle_dir(view.id))
         self.documents.drop(view.id)
         spoken = _sessions(self._manifest(view).rows(view.id))
         self.session_file(self.root / view.workspace, view.id).unlink(missing_ok=True)

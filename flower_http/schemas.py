@@ -11,7 +11,7 @@ from marshmallow import RAISE, Schema, ValidationError, post_load, validate, val
 
 from flower_core.agent import PermissionMode
 from flower_core.texts import LANGUAGES
-from flower_http.errors import Problem, invalid_body
+from flower_http.errors import invalid_body
 from flower_http.fields import Flag, Labels, Number, Text, Texts, Whole
 from flower_http.parsing import BUILT_IN_FLOWS, FLOW_NAME
 
@@ -151,6 +151,8 @@ class StartSchema(Body):
             wrong = [name for name in ONCE_ONLY if data.get(name) not in (None, False)]
             if wrong:
                 raise ValidationError({name: ["is for flow once only"] for name in wrong})
+        elif data.get("isolate"):
+            raise ValidationError("is not for flow once, which has no workers", "isolate")
         if data.get("fork") and not data.get("resume"):
             raise ValidationError("needs a session to resume", "fork")
 
@@ -224,14 +226,6 @@ class RootInterruptSchema(InterruptSchema):
     """POST /interrupt."""
 
     run = Text(low=1, high=64)
-
-
-def refuse_unavailable(params: StartParams) -> None:
-    """Raise Problem 422 ``not-available`` naming the fields whose feature this version does not have."""
-    asked = {"isolate": params.isolate}
-    wrong = {name: ["is not available in this version; leave it out"] for name, on in asked.items() if on}
-    if wrong:
-        raise Problem(422, "not-available", f"not available in this version: {', '.join(wrong)}", errors=wrong)
 
 
 def load(schema: Schema, document: Any) -> Any:

@@ -25,7 +25,6 @@ from flower_client.screen import Screen
 from flower_client.session import WatchSession
 
 F = TypeVar("F", bound=Callable[..., Any])
-_REFUSED = "A server that cannot do that yet refuses it."
 
 _VIEWING = (
     option(
@@ -91,7 +90,7 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
     help="How long a question waits, at most 86400; 0 when nobody is there. [default: 1800]",
 )
 @option("--new", is_flag=True, help="Start afresh in a workspace that holds earlier work.")
-@option("--isolate", is_flag=True, help=f"Workers work in git worktrees of their own. {_REFUSED}")
+@option("--isolate", is_flag=True, help="Workers work in git worktrees; needs a repository as workspace.")
 @option("--budget", type=float, metavar="USD", help="Most US dollars for the whole run. [default: no limit]")
 @option("--window", type=int, metavar="TOKENS", help="Context window to assume. [default: the model's own]")
 @option(

@@ -21,7 +21,6 @@ from flower_http.schemas import (
     EmptySchema,
     StartParams,
     StartSchema,
-    refuse_unavailable,
 )
 
 blueprint = Blueprint("runs", __name__)
@@ -42,7 +41,6 @@ def _label(text: str) -> dict[str, str]:
 @view(blueprint, "POST", "/runs", scope="start", body=StartSchema)
 def start(body: StartParams) -> Reply:
     """Start a run."""
-    refuse_unavailable(body)
     settings = services().settings
     key, again = idempotency()
     if body.permission_mode == "bypassPermissions" and not settings.allow_bypass:

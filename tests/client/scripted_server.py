@@ -170,8 +170,8 @@ class ScriptedServer:
 
     def _begin(self, body: Json) -> Answer:
         if "isolate" in body:
-            words = ["is not available in this version"]
-            raise Problem(422, "not-available", "not available: isolate", errors={"isolate": words})
+            words = ["isolate needs a git repository"]
+            raise Problem(422, "invalid-body", "isolate is wrong", errors={"isolate": words})
         run = self.add(ScriptedRun(f"r{len(self.runs) + 1}", body.get("task", "")))
         return Answer.of(run.to_json(), 201)
 

@@ -251,7 +251,7 @@ def test_steering_in_words(command: Command, run: ScriptedRun) -> None:
         (["show", "r9"], Exit.REFUSED, "flower-client: there is no run r9. `flower-client runs` lists them."),
         (["answer", "r1", "q1", "again"], Exit.REFUSED, "q1 was answered already"),
         (["resume", "r1"], Exit.REFUSED, "only an interrupted run"),
-        (["start", "x", "--isolate"], Exit.REFUSED, "isolate: is not available"),
+        (["start", "x", "--isolate"], Exit.REFUSED, "isolate: isolate needs a git repository"),
         (["answer", "r1", "q1"], Exit.USAGE, "either a TEXT or --option"),
         (["watch", "r1", "--tail", "3", "--after", "1"], Exit.USAGE, "exclude each other"),
         (["watch", "r1", "--show", "texts"], Exit.USAGE, "there is no 'texts'"),

@@ -121,7 +121,7 @@ def test_only_what_may_help_is_tried_again(client: FlowerClient, server: Scripte
 
 
 def test_a_refused_field_is_named(client: FlowerClient) -> None:
-    with pytest.raises(Refused, match=r"isolate: is not available"):
+    with pytest.raises(Refused, match=r"isolate: isolate needs a git repository"):
         client.start("bake", isolate=True)
 
 

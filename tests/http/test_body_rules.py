@@ -55,6 +55,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("permission_mode", {"flow": "once", "permission_mode": "bypassPermissions"}),
     ("model", {"model": "--help"}),
     ("isolated", {"isolated": True}),
+    ("isolate", {"isolate": 1}),
+    ("isolate", {"isolate": True, "flow": "once", "task": "x"}),
     ("workspace", {"workspace": ""}),
     ("workspace", {"workspace": "/etc"}),
     ("workspace", {"workspace": "a/../../b"}),
@@ -86,12 +88,6 @@ def test_every_wrong_field_is_named_at_once(client: FlaskClient) -> None:
     errors = json_of(client.post("/runs", json={"goal": 0, "rounds": 0, "nope": 0}))["errors"]
     assert sorted(errors) == ["goal", "nope", "rounds"]
     assert all(isinstance(messages, list) and messages for messages in errors.values())
-
-
-@pytest.mark.parametrize(("field", "value"), [("isolate", True)])
-def test_what_this_version_lacks_is_refused_by_name(client: FlaskClient, field: str, value: object) -> None:
-    document = json_of(client.post("/runs", json={"task": "a", field: value}))
-    assert (document["type"], list(document["errors"])) == ("not-available", [field])
 
 
 def test_everything_allowed_reaches_the_manager_as_sent(client: FlaskClient, manager: MemoryManager) -> None:

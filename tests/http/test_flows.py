@@ -17,6 +17,7 @@ from flower_http.places import Places
 from flower_http.schemas import StartParams
 from tests.http.gated_flow import SCENES, SOLO, Gated
 from tests.http.run_world import FLOWS, RunWorld, refused
+from tests.repositories import repository
 from tests.support import eventually
 
 
@@ -94,6 +95,36 @@ def test_an_unknown_flow_is_refused_with_the_names_of_those_there_are(world: Run
 def test_an_empty_task_is_refused_where_there_is_nothing_to_wake(world: RunWorld, flow: str) -> None:
     problem = refused(lambda: world.start(" ", "a", flow=flow))
     assert (problem.status, list(problem.extra["errors"])) == (422, ["task"])
+
+
+@pytest.mark.parametrize("flow", ["starter", "gated"])
+def test_isolation_needs_a_workspace_it_is_possible_in(world: RunWorld, flow: str) -> None:
+    work = world.home / "work"
+    repository(work / "empty", commit=False)
+    for workspace, why in ((None, "is not in one"), ("new", "is not in one"), ("empty", "needs a commit")):
+        problem = refused(lambda at=workspace: world.start("x", at, flow, isolate=True))  # type: ignore[misc]
+        assert (problem.status, problem.slug, list(problem.extra["errors"])) == (422, "invalid-body", ["isolate"])
+        assert why in problem.extra["errors"]["isolate"][0]
+    assert [path.name for path in work.iterdir()] == ["empty"]
+
+
+def test_an_isolated_run_has_its_workbench_beside_the_workspace_and_later_ones_too(tmp_path: Path) -> None:
+    made = context(tmp_path, task="x", isolate=True)
+    assert made.workbench.root == tmp_path / "work" / ".flower-w"
+    assert context(tmp_path, task="x").workbench.root == tmp_path / "work" / "w" / ".flower"
+    made.workbench.ensure()
+    assert context(tmp_path, task="x").workbench.root == tmp_path / "work" / ".flower-w"
+
+
+def test_a_workbench_that_is_a_link_out_of_the_root_is_refused(world: RunWorld, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (world.home / "work" / "w").mkdir()
+    for link in ("w/.flower", ".flower-w"):
+        (world.home / "work" / link).symlink_to(tmp_path / "outside")
+        problem = refused(lambda: world.start("x", "w"))
+        assert "is a link out" in problem.extra["errors"]["workspace"][0]
+        (world.home / "work" / link).unlink()
+    assert world.start("x", "w").workspace == "w"
 
 
 def test_a_session_the_workspace_does_not_hold_cannot_be_resumed(world: RunWorld) -> None:

@@ -77,6 +77,18 @@ def test_a_name_that_only_looks_odd_is_a_directory_below_the_root(places: Places
     assert places.find(places.shown(found), "r") == found
 
 
+@pytest.mark.parametrize("name", [".flower-shop", "a/.flower-b", ".flower-a/b", "way"])
+def test_the_place_of_a_workbench_is_no_workspace(places: Places, name: str) -> None:
+    (places.root / ".flower-shop").mkdir()
+    (places.root / "way").symlink_to(places.root / ".flower-shop")
+    assert "workbenches lie there" in refused(lambda: places.find(name, "r")).extra["errors"]["workspace"][0]
+
+
+def test_names_that_only_resemble_a_workbenchs_are_free(places: Places) -> None:
+    for name in (".flower", "flower-a", "x.flower-a", ".flowers"):
+        assert places.find(name, "r") == places.root / name
+
+
 def test_a_link_put_in_the_way_after_the_look_is_noticed(places: Places, tmp_path: Path) -> None:
     found = places.find("a/b", "r")
     (tmp_path / "outside").mkdir()
