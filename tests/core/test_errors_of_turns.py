@@ -16,7 +16,7 @@ from claude_agent_sdk import (
 )
 
 from flower_core.claude.errors import failure_of_exception, failure_of_result, was_interrupted
-from flower_core.texts import texts_for
+from flower_core.texts import LANGUAGES, texts_for
 
 FINE = ResultMessage("success", 10, 5, False, 3, "session-1", result="All done", terminal_reason="completed")
 
@@ -133,7 +133,7 @@ def test_what_the_program_last_said_stands_in_the_failure_on_one_line() -> None:
     assert failure.text.endswith("(first last words)")
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("what", ["credentials", "billing", "model", "context", "max_turns", "max_budget_usd"])
 def test_every_advice_has_a_text(lang: str, what: str) -> None:
     assert texts_for(lang)(f"runtime.advice_{what}")

@@ -182,7 +182,8 @@ def test_of_parallel_calls_only_the_refused_go_and_what_was_said_stays() -> None
 
 @pytest.mark.parametrize("ending", STOPPED)
 def test_an_interruption_becomes_a_neutral_line(ending: Ending) -> None:
-    for lang, word in (("en", "Nobody refused it"), ("zh", "没有人拒绝")):
+    neutral = {"en": "Nobody refused it", "zh": "没有人拒绝", "es": "Nadie la rechazó", "fr": "Personne ne l'a refusé"}
+    for lang, word in neutral.items():
         entries = session(Call(ending=ending), Call(ending="died", text="outcome unknown"))
         stopped, died = told(prune(entries, lang=lang))
         assert word in stopped

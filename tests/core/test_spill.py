@@ -12,6 +12,7 @@ from flower_core.agent import AgentSpec
 from flower_core.guards import rules_for
 from flower_core.output_files import OutputFiles, is_pointer
 from flower_core.spill import spill
+from flower_core.texts import LANGUAGES
 from flower_core.workbench import Workbench
 
 LONG = "0123456789" * 400
@@ -156,7 +157,7 @@ def test_nothing_is_written_through_a_link(outputs: OutputFiles, tmp_path: Path,
 
 
 def test_only_a_pointer_alone_is_one(outputs: OutputFiles) -> None:
-    for lang in ("en", "zh"):
+    for lang in LANGUAGES:
         line = OutputFiles(outputs.folder, lang).pointer(outputs.keep(LONG), 4000)
         assert is_pointer(line)
         assert not is_pointer(f"{line}\nand the beginning")

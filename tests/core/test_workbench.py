@@ -120,7 +120,9 @@ def test_owns_follows_links(bench: Workbench, tmp_path: Path) -> None:
     assert not bench.owns("src/x")
 
 
-@pytest.mark.parametrize(("lang", "word"), [("en", "workbench"), ("zh", "工作台")])
+@pytest.mark.parametrize(
+    ("lang", "word"), [("en", "workbench"), ("zh", "工作台"), ("es", "banco de trabajo"), ("fr", "établi")]
+)
 def test_the_prompt_says_where_things_go_and_what_there_is(tmp_path: Path, lang: str, word: str) -> None:
     bench = Workbench(tmp_path, lang=lang).ensure()
     (bench.notes / "brief{x}.md").write_text("x")

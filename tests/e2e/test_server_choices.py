@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flower_core.texts import LANGUAGES, texts_for
 from tests.e2e.serving import FlowerServer, of_kind, quick_play, steps_of
 
 pytestmark = pytest.mark.e2e
@@ -63,10 +64,18 @@ def test_without_a_quota_left_every_question_is_over_budget_and_without_a_goal_n
     assert (server.workspace(run) / "greeting.txt").read_text().splitlines()[0] == "Hello"
 
 
-def test_clarifying_only_ends_with_a_brief(server: FlowerServer) -> None:
-    run, events = ended(server, clarify_only=True, timeout_s=0, lang="zh")
-    assert (run["state"], run["lang"], steps_of(events)) == ("succeeded", "zh", ["确认需求"])
-    assert (server.workspace(run) / ".flower/notes/需求.md").is_file()
+@pytest.mark.parametrize("lang", [lang for lang in LANGUAGES if lang != "en"])
+def test_clarifying_only_ends_with_a_brief_in_the_language_of_the_run(server: FlowerServer, lang: str) -> None:
+    texts = texts_for(lang)
+    run, events = ended(server, clarify_only=True, timeout_s=0, lang=lang)
+    assert (run["state"], run["lang"], steps_of(events)) == ("succeeded", lang, [texts("workflow.steps.clarify")])
+    notes = server.workspace(run) / ".flower/notes"
+    brief = (notes / texts("workflow.files.brief")).read_text(encoding="utf-8")
+    headings = [line[2:] for line in brief.splitlines() if line.startswith("# ")]
+    assert headings == [texts(f"documents.brief.{key}") for key in ("goal", "accept", "bounds", "unknowns")]
+    assert texts("human.state.timeout") in (notes / texts("workflow.files.questions")).read_text(encoding="utf-8")
+    status, _, body = server.fetch("GET", f"/runs/{run['id']}/documents/brief")
+    assert (status, body.decode()) == (200, brief)
     assert not (server.workspace(run) / "greeting.txt").exists()
 
 

@@ -45,12 +45,20 @@ def test_they_are_read_where_they_lie_while_the_run_goes_on(world: RunWorld) -> 
     here.go.set()
 
 
-def test_their_files_have_the_names_of_the_runs_language(world: RunWorld) -> None:
-    run, here = world.begun("w", flow="noted", lang="zh")
-    for name in ("需求.md", "目标.md", "问答记录.md", "brief.md"):
-        (notes_of(world, "w") / name).write_text(name)
-    titles = [(document.name, document.title) for document in world.manager.documents(run.id)]
-    assert titles == [("brief", "需求"), ("goal", "目标"), ("questions", "问答记录")]
+@pytest.mark.parametrize(
+    ("lang", "titles"),
+    [
+        ("zh", ["需求", "目标", "问答记录"]),
+        ("es", ["encargo", "objetivo", "preguntas"]),
+        ("fr", ["cahier-des-charges", "objectif", "questions"]),
+    ],
+)
+def test_their_files_have_the_names_of_the_runs_language(world: RunWorld, lang: str, titles: list[str]) -> None:
+    run, here = world.begun("w", flow="noted", lang=lang)
+    for name in (*titles, "brief"):
+        (notes_of(world, "w") / f"{name}.md").write_text(name)
+    documents = [(document.name, document.title) for document in world.manager.documents(run.id)]
+    assert documents == list(zip(("brief", "goal", "questions"), titles, strict=True))
     here.go.set()
 
 
