@@ -1,4 +1,7 @@
-"""Writing files so that a reader, or a crash, never meets half of one."""
+"""Writing files so that a reader, or a crash, never meets half of one.
+
+Where agents can rearrange what lies there it is done with their rights; see :mod:`flower_core.rights`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from flower_core.rights import acting_for
 
 try:
     import fcntl
@@ -21,6 +26,11 @@ def atomic_write(path: Path | str, text: str, *, private: bool = False) -> None:
     says. Raises OSError, and then the old content still stands.
     """
     target = Path(path)
+    with acting_for(target):
+        _write(target, text, private)
+
+
+def _write(target: Path, text: str, private: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     try:
@@ -48,17 +58,26 @@ def private_file(path: Path | str) -> Path:
 def append_text(path: Path | str, text: str) -> None:
     """Append ``text`` (UTF-8) to ``path``, making it and its parent directories if need be. Raises OSError."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("a", encoding="utf-8", errors="replace", newline="") as out:
-        out.write(text)
+    with acting_for(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("a", encoding="utf-8", errors="replace", newline="") as out:
+            out.write(text)
+
+
+def read_text(path: Path | str) -> str:
+    """What the file at ``path`` holds as UTF-8, with U+FFFD for whatever is none. Raises OSError."""
+    with acting_for(path):
+        return Path(path).read_text(encoding="utf-8", errors="replace")
 
 
 @contextlib.contextmanager
 def locked(path: Path | str) -> Iterator[None]:
     """Hold an exclusive lock on ``path`` (made if missing) against every other process and thread that asks."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("a") as handle:
+    with acting_for(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle = target.open("a")
+    with handle:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield

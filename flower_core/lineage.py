@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from flower_core.files import atomic_write
+from flower_core.files import atomic_write, read_text
+from flower_core.rights import acting_for
 
 FILE_NAME = "lineage.json"
 #: What marks the name of a further attempt, round or verdict ("Work#round2", "Work·verdict#1"): those never go on.
@@ -98,9 +99,16 @@ def archive(run_dir: Path | str, notes: Path | str, names: Iterable[str], stamp:
     present = [source for source in sources if source.is_file()]
     if not present:
         return None
-    target = _fresh_directory(notes / "archive", stamp)
+    with acting_for(notes / "archive"):
+        target = _fresh_directory(notes / "archive", stamp)
     for source in present:
-        shutil.move(source, target / source.name)
+        if source.name == FILE_NAME:
+            # Written anew, not moved: the notes may be another user's than the books.
+            atomic_write(target / source.name, read_text(source))
+            source.unlink()
+        else:
+            with acting_for(target):
+                os.replace(source, target / source.name)
     return target
 
 

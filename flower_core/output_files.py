@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from flower_core.files import atomic_write
+from flower_core.rights import acting_for
 from flower_core.texts import DEFAULT_LANG, texts_for
 
 #: The directory's name, below the root of a workbench.
@@ -40,6 +41,19 @@ class OutputFiles:
             atomic_write(path, text, private=True)
         return path
 
+    def read(self, path: Path) -> str:
+        """What a file the agent program has named holds as UTF-8, line ends as they are. Raises OSError.
+
+        It is read with the rights of whoever owns the folder: the name may have been made up by an agent.
+        """
+        with acting_for(self.folder):
+            return path.read_bytes().decode("utf-8", "replace")
+
+    def remove(self, path: Path) -> None:
+        """Remove such a file, with the same rights. Raises OSError."""
+        with acting_for(self.folder):
+            path.unlink(missing_ok=True)
+
     def pointer(self, path: Path, chars: int) -> str:
         """The line that says that a text of ``chars`` characters is in ``path``."""
         return self._text("spill.pointer", chars=chars, path=path)
@@ -47,11 +61,6 @@ class OutputFiles:
     def owns(self, path: Path | str) -> bool:
         """Whether ``path``, symlinks resolved, lies in the directory."""
         return Path(os.path.realpath(path)).is_relative_to(self.folder)
-
-
-def read_raw(path: Path) -> str:
-    """What the file at ``path`` holds as UTF-8, line ends as they are. Raises OSError."""
-    return path.read_bytes().decode("utf-8", "replace")
 
 
 def is_pointer(text: str) -> bool:

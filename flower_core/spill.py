@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flower_core.hook_input import Guard, given, is_main_thread
-from flower_core.output_files import OutputFiles, read_raw
+from flower_core.output_files import OutputFiles
 from flower_core.texts import DEFAULT_LANG, Texts, texts_for
 
 #: The tools whose outputs are looked at.
@@ -58,7 +58,7 @@ def _shorter(response: Mapping[str, Any], outputs: OutputFiles, threshold: int) 
         if not isinstance(value, str) or name == _RAW:
             continue
         raw = _raw_file(response) if name == "stdout" else None
-        whole = value if raw is None else read_raw(raw)
+        whole = value if raw is None else outputs.read(raw)
         if len(whole) < threshold:
             continue
         shorter[name] = f"{outputs.pointer(outputs.keep(whole), len(whole))}\n{whole[:HEAD_CHARS]}"
@@ -66,7 +66,7 @@ def _shorter(response: Mapping[str, Any], outputs: OutputFiles, threshold: int) 
             # Left in, the agent program would show its own pointer to a file that dies with the process.
             shorter.pop(_RAW)
             shorter.pop("persistedOutputSize", None)
-            raw.unlink(missing_ok=True)
+            outputs.remove(raw)
     return shorter
 
 

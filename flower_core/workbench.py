@@ -14,6 +14,7 @@ from pathlib import Path
 
 from flower_core.files import atomic_write
 from flower_core.output_files import FOLDER
+from flower_core.rights import acting_for
 from flower_core.texts import DEFAULT_LANG, texts_for
 
 #: A script says what it does in a line ``# desc: …`` among its first lines.
@@ -103,8 +104,9 @@ class Workbench:
         before = self.as_found()
         if before is not self:
             shutil.move(before.root, self.root)
-        for section in SECTIONS:
-            (self.root / section).mkdir(parents=True, exist_ok=True)
+        with acting_for(self.root):
+            for section in SECTIONS:
+                (self.root / section).mkdir(parents=True, exist_ok=True)
         self.refresh()
         return self
 
@@ -128,7 +130,8 @@ class Workbench:
         """What lies in the workbench, section by section, newest first. A file that vanishes meanwhile is left out."""
         entries: list[Entry] = []
         for section in SECTIONS:
-            found = [entry for path in _files(self.root / section) if (entry := _entry(section, path))]
+            with acting_for(self.root):
+                found = [entry for path in _files(self.root / section) if (entry := _entry(section, path))]
             entries += sorted(found, key=lambda entry: (-entry.modified, entry.path))
         return entries
 

@@ -11,6 +11,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from flower_core.files import append_text, read_text
+
 #: The directory of all worktrees, relative to the workspace.
 WORKTREES = ".claude/worktrees"
 _GIT_TIMEOUT_S = 30.0
@@ -47,11 +49,9 @@ def prepare_repository(workspace: Path) -> None:
     """
     exclude = check_repository(workspace) / "info" / "exclude"
     line = f"/{WORKTREES}/"
-    present = exclude.read_text(encoding="utf-8", errors="replace") if exclude.exists() else ""
+    present = read_text(exclude) if exclude.exists() else ""
     if line not in present.splitlines():
-        exclude.parent.mkdir(exist_ok=True)
-        with exclude.open("a", encoding="utf-8") as file:
-            file.write(("" if not present or present.endswith("\n") else "\n") + line + "\n")
+        append_text(exclude, ("" if not present or present.endswith("\n") else "\n") + line + "\n")
 
 
 def _git(workspace: Path, *args: str) -> str:

@@ -15,7 +15,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 #: Low to high; a module may import from its own rank and below.
 CORE_RANKS = (
-    ("errors", "events", "files", "loopback", "texts", "worktrees"),
+    ("errors", "events", "files", "loopback", "rights", "texts", "worktrees"),
     ("agent", "documents", "hook_input", "looks", "operands", "output_files", "shell", "rescue"),
     ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
@@ -124,7 +124,7 @@ def test_only_the_wiring_joins_core_and_http() -> None:
         "flower_core.loopback",
         "flower_core.errors",
     }
-    joining = {"wiring", "flows", "kit", "jobs", "recovery", "places", "doctor"}
+    joining = {"wiring", "flows", "kit", "jobs", "recovery", "places", "doctor", "oracles"}
     for path in (ROOT / "flower_http").rglob("*.py"):
         if path.stem in joining:
             continue

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from flower_core.documents.sections import Catalogue, catalogue, is_placeholder, shield
-from flower_core.files import atomic_write
+from flower_core.files import atomic_write, read_text
 from flower_core.texts import texts_for
 
 
@@ -57,7 +57,7 @@ class Document:
     @classmethod
     def load(cls, path: Path | str, *, lang: str = "zh") -> Self:
         """Read the document at ``path``. Raises FileNotFoundError when there is none, else OSError."""
-        return cls.parse(Path(path).read_text(encoding="utf-8", errors="replace"), lang=lang)
+        return cls.parse(read_text(path), lang=lang)
 
     def _title(self, key: str) -> str:
         return self._say(f"{self.kind}.{key}")

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 from flower_core.documents.base import Document
 from flower_core.documents.sections import catalogue, fence_map, fold, shared, split
-from flower_core.files import append_text, atomic_write, locked
+from flower_core.files import append_text, atomic_write, locked, read_text
 from flower_core.texts import texts_for
 
 
@@ -41,7 +41,7 @@ class Brief(Document):
     @classmethod
     def load(cls, path: Path | str, *, lang: str = "zh") -> Self:
         """Read the brief at ``path``. Raises FileNotFoundError when there is none, else OSError."""
-        head, amendments = _cut(_read(Path(path)), everywhere=True)
+        head, amendments = _cut(read_text(path), everywhere=True)
         return replace(cls.parse(head, lang=lang), amendments=amendments)
 
     def sections(self) -> dict[str, str]:
@@ -63,7 +63,7 @@ class Brief(Document):
         """Freeze the brief at ``path``; amendments already in that file stay, before new ones. Raises OSError."""
         target = Path(path)
         with locked(_lock_of(target)):
-            kept = _cut(_read(target), everywhere=True)[1] if target.exists() else ""
+            kept = _cut(read_text(target), everywhere=True)[1] if target.exists() else ""
             atomic_write(target, replace(self, amendments=_merge(kept, self.amendments)).to_markdown())
 
     @classmethod
@@ -105,10 +105,6 @@ def _merge(kept: str, own: str) -> str:
     if own in kept:
         return kept
     return own if kept in own else f"{kept}\n\n{own}"
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _lock_of(path: Path) -> Path:

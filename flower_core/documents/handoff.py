@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 
 from flower_core.documents.base import Document
 from flower_core.documents.sections import catalogue, split
+from flower_core.rights import acting_for
 
 # A comment, so that the mark reads the same in every language and shows in none.
 _DEGRADED = "<!-- flower: degraded handoff -->"
@@ -66,11 +67,12 @@ class Handoff(Document):
         """Write it as the newest handoff of ``step`` in the directory ``notes``, and return where. Raises OSError."""
         name = "handoff-" + (_NOT_IN_NAMES.sub("-", step)[:_NAME_CHARS].strip("-.") or "step")
         path = notes / f"{name}.md"
-        if path.exists():
-            archive = notes / _ARCHIVE
-            archive.mkdir(parents=True, exist_ok=True)
-            taken = [_number(old.stem, name) for old in archive.glob("handoff-*.md")]
-            os.replace(path, archive / f"{name}-{max(taken, default=0) + 1}.md")
+        with acting_for(path):
+            if path.exists():
+                archive = notes / _ARCHIVE
+                archive.mkdir(parents=True, exist_ok=True)
+                taken = [_number(old.stem, name) for old in archive.glob("handoff-*.md")]
+                os.replace(path, archive / f"{name}-{max(taken, default=0) + 1}.md")
         self.write(path)
         return path
 

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from flower_core.output_files import OutputFiles, is_pointer, read_raw
+from flower_core.output_files import OutputFiles, is_pointer
 from flower_core.sessions.transcript import Entry, results_of, with_texts
 
 # How the agent program tells that a Bash output was too long for it (above 30,000 characters), and where it has put it.
@@ -39,15 +39,15 @@ def trim(
             if age >= keep_last and (everything or result.failed or raw):
                 changed.append((result, _pointer(result.text, raw, outputs, raw_root)))
             elif raw and (file := _raw_file(raw, raw_root)):
-                changed.append((result, result.text.replace(raw[1], str(outputs.keep(read_raw(file))), 1)))
+                changed.append((result, result.text.replace(raw[1], str(outputs.keep(outputs.read(file))), 1)))
     return with_texts(entries, changed)
 
 
 def _pointer(text: str, raw: re.Match[str] | None, outputs: OutputFiles, raw_root: Path | None) -> str:
     if raw and outputs.owns(raw[1]) and Path(raw[1]).is_file():  # by a session that was copied as it was fed back
-        return outputs.pointer(Path(raw[1]), len(read_raw(Path(raw[1]))))
+        return outputs.pointer(Path(raw[1]), len(outputs.read(Path(raw[1]))))
     file = _raw_file(raw, raw_root) if raw else None
-    whole = text if file is None else read_raw(file)
+    whole = text if file is None else outputs.read(file)
     return outputs.pointer(outputs.keep(whole), len(whole))
 
 

@@ -1,0 +1,57 @@
+"""With whose rights the server touches what agents can rearrange.
+
+A server that runs as root may have its agents run as another user. What lies where they work is theirs: a file may be
+a link to anything by the time it is opened. So there the kernel is asked on behalf of the agents: what they could not
+read or write themselves, nobody reads or writes for them. Without :func:`entrust` nothing here does anything.
+
+Linux only: the user on whose behalf files are opened belongs to a thread (setfsuid(2)), and root's power over files
+rests while it is another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+_entrusted: dict[Path, int] = {}
+_acting = threading.local()
+
+
+def entrust(root: Path, uid: int) -> None:
+    """From now on each directory in ``root`` is that of the user ``uid`` and of the directory's own group."""
+    _entrusted[root.resolve()] = uid
+
+
+@contextlib.contextmanager
+def acting_for(path: Path | str) -> Iterator[None]:
+    """While inside, this thread has the rights of those whom the place ``path`` is entrusted to; else its own.
+
+    Not to be left open over an ``await``: other tasks of the thread would have them, too. May be nested.
+    """
+    ids = _ids(Path(os.path.normpath(path))) if _entrusted and not getattr(_acting, "ids", None) else None
+    if ids is None:
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    _acting.ids = ids
+    libc.setfsgid(ids[1])  # first: without root's power over files it would be refused
+    libc.setfsuid(ids[0])
+    try:
+        yield
+    finally:
+        libc.setfsuid(os.geteuid())
+        libc.setfsgid(os.getegid())
+        _acting.ids = None
+
+
+def _ids(path: Path) -> tuple[int, int] | None:
+    for root, uid in _entrusted.items():
+        if path != root and path.is_relative_to(root):
+            own = root / path.relative_to(root).parts[0]
+            # Before it has a group of its own it is nobody's: better refused than done with root's rights.
+            return uid, own.lstat().st_gid if own.exists() else os.getegid()
+    return None
