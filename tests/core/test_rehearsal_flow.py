@@ -18,6 +18,10 @@ from flower_core.workflow.starter import starter_flow
 pytestmark = pytest.mark.e2e
 
 
+def headings(document: str) -> list[str]:
+    return [line[2:].partition(" · ")[0] for line in document.splitlines() if line.startswith("# ")]
+
+
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_one_question_two_rounds_and_what_was_said_in_between(tmp_path: Path, lang: str) -> None:
     texts = texts_for(lang)
@@ -63,9 +67,16 @@ def test_one_question_two_rounds_and_what_was_said_in_between(tmp_path: Path, la
     assert runtime.ui_errors == []
     greeting = (tmp_path / "ws" / "greeting.txt").read_text(encoding="utf-8").splitlines()
     assert greeting == ["Moin", "Task: Build a weather page", "Words in the task: 4"]
-    brief = (tmp_path / "ws" / ".flower" / "notes" / texts("workflow.files.brief")).read_text(encoding="utf-8")
+    notes = tmp_path / "ws" / ".flower" / "notes"
+    brief, goal, questions = (
+        (notes / texts(f"workflow.files.{name}")).read_text(encoding="utf-8") for name in ("brief", "goal", "questions")
+    )
     assert "The greeting is: Moin" in brief
     assert "Mind the rain" in brief
+    sections = [*(f"brief.{key}" for key in ("goal", "accept", "bounds", "unknowns")), "brief.amendment"]
+    assert headings(brief) == [texts(f"documents.{key}") for key in sections]
+    assert headings(goal) == [texts("documents.goal.statement"), texts("documents.goal.checks")]
+    assert texts("human.state.answered") in questions
     said = [event.text for event in events if event.kind == "text" and "Mind the rain" in event.text]
     assert any("greeting.txt is in the workspace" in text for text in said)
     assert any("achieved" in text for text in said)

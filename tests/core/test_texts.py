@@ -23,7 +23,7 @@ def placeholders(text: str) -> list[str]:
 
 def test_there_are_languages_and_the_default_is_one_of_them() -> None:
     assert DEFAULT_LANG in LANGUAGES
-    assert {"zh", "en"} <= set(LANGUAGES)
+    assert set(LANGUAGES) == {"en", "es", "fr", "zh"}
     assert len(KEYS) > 20
 
 
@@ -87,6 +87,28 @@ def test_chinese_texts_have_chinese_punctuation() -> None:
         key: half_width.findall(fixed.sub("", value)) for key, value in FLAT["zh"].items() if isinstance(value, str)
     }
     assert {key: found for key, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize("lang", ["es", "fr"])
+def test_spanish_and_french_texts_are_not_left_in_english(lang: str) -> None:
+    english = re.compile(r"\b(?:the|and|of|is|are|was|what|it|you|with|not|that|this)\b", re.IGNORECASE)
+    for key, value in FLAT[lang].items():
+        assert not english.search(str(value)), key
+        assert len(str(value).split()) < 5 or value != FLAT["en"][key], key
+
+
+def test_french_texts_have_french_punctuation() -> None:
+    # A blank stands before a double sign and inside quotation marks; names of turns and code keep their own.
+    fixed = re.compile(r"flower-turn: \w+|`[^`\n]*`|\{\w+\}")
+    glued = re.compile(r"[^\s:][;?!»]|[^\s:]:(?=\s|$)|«\S|\w\"\w")
+    wrong = {key: glued.findall(fixed.sub("x", value)) for key, value in FLAT["fr"].items() if isinstance(value, str)}
+    assert {key: found for key, found in wrong.items() if found} == {}
+
+
+def test_spanish_questions_open_as_they_close_and_no_blank_stands_before_a_colon() -> None:
+    for key, value in FLAT["es"].items():
+        assert str(value).count("¿") == re.sub(r"`[^`]*`", "", str(value)).count("?"), key
+        assert not re.search(r"\w [:;?!](?=\s|$)", str(value)), key
 
 
 def test_an_unknown_language_names_those_there_are() -> None:
