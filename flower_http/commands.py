@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from flower_http import tokens
-from flower_http.doctor import diagnose
 from flower_http.errors import SettingsError, StartError
 from flower_http.serving import BuildService, serve
 from flower_http.settings import TABLE, Setting, Settings
 
 _REFUSED = 2
+#: Named, not imported: it looks at all that a service needs, which takes longer to load than all else.
+_DIAGNOSE = "flower_http.doctor:diagnose"
 _SWITCHES = ("allow_bypass", "no_resume")
 
 
@@ -47,27 +49,29 @@ def make_cli(build: BuildService) -> click.Group:
 def _doctor_command() -> click.Command:
     def run(**flags: Any) -> None:
         try:
-            findings = diagnose(Settings.load(flags))
+            settings = Settings.load(_settings_of(flags))
         except StartError as error:
             raise _Refused(str(error)) from error
+        for line in settings.warnings:
+            click.echo(f"note     {line}")
+        findings = pkgutil.resolve_name(_DIAGNOSE)(settings)
         for finding in findings:
             click.echo(f"{'ok     ' if finding.ok else 'MISSING'}  {finding.name}: {finding.text}")
         if not all(finding.ok for finding in findings):
             raise click.exceptions.Exit(1)
 
-    help_text = "Look at agent program, credentials, endpoint, data dir, tokens and memory; exit 1 if one is missing."
-    options: list[click.Parameter] = [_option(row) for row in TABLE if row.name in ("data_dir", "host", "rehearse")]
+    help_text = (
+        "Look at what `serve` with the same flags would need, and change nothing.\n\n"
+        "Says what was found, credentials masked, and what to do about what is missing; exit 1 if anything is."
+    )
+    options: list[click.Parameter] = [_option(row) for row in TABLE if row.flag]
     return click.Command("doctor", callback=run, params=options, help=help_text)
 
 
 def _serve_command(build: BuildService) -> click.Command:
     def run(**flags: Any) -> None:
-        flows = flags["flow"]
-        flags["flow"] = ";".join(flows) if flows else None
-        for name in _SWITCHES:
-            flags[name] = "yes" if flags[name] else None
         try:
-            serve(Settings.load(flags), build)
+            serve(Settings.load(_settings_of(flags)), build)
         except StartError as error:
             raise _Refused(str(error)) from error
 
@@ -80,6 +84,12 @@ def _serve_command(build: BuildService) -> click.Command:
     )
     options: list[click.Parameter] = [_option(row) for row in TABLE if row.flag]
     return click.Command("serve", callback=run, params=options, help=help_text)
+
+
+def _settings_of(flags: dict[str, Any]) -> dict[str, str | None]:
+    """What click made of the command line, as :meth:`Settings.load` takes it: one text for each flag, or None."""
+    texts = {**flags, "flow": ";".join(flags["flow"]) or None}
+    return texts | {name: "yes" if flags[name] else None for name in _SWITCHES}
 
 
 def _option(row: Setting) -> click.Option:

@@ -60,10 +60,7 @@ def bring_up_to_date(connection: sqlite3.Connection) -> int:
     Raises sqlite3.OperationalError, and leaves the file as it is, when a newer server has written it;
     sqlite3.DatabaseError when it cannot be read or written.
     """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(_STEPS):
-        newer = f"a newer version of this server has written it (format {version}, this one knows {len(_STEPS)})"
-        raise sqlite3.OperationalError(f"{newer}: update the server, or use another data dir")
+    version = check_version(connection)
     if version < len(_STEPS):
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -75,6 +72,15 @@ def bring_up_to_date(connection: sqlite3.Connection) -> int:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+    return version
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """The format of a journal. Raises sqlite3.OperationalError when a newer server has written it."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(_STEPS):
+        newer = f"a newer version of this server has written it (format {version}, this one knows {len(_STEPS)})"
+        raise sqlite3.OperationalError(f"{newer}: update the server, or use another data dir")
     return int(version)
 
 

@@ -19,11 +19,18 @@ from flower_core.runtime import SESSIONS_FILE
 from flower_core.sessions import SqliteSessionStore
 from flower_core.workbench import BESIDE, Workbench
 from flower_http.documents import Documents
-from flower_http.errors import invalid_body
+from flower_http.errors import StartError, invalid_body
 from flower_http.files import Tree
 from flower_http.projection import RunView
 
 _LOG = logging.getLogger(__name__)
+
+
+def keep_apart(workspace_root: Path, data_dir: Path) -> None:
+    """Raise StartError when agents, who work below ``workspace_root``, would work where the server keeps its books."""
+    root, data = workspace_root.resolve(), data_dir.resolve()
+    if data.is_relative_to(root):
+        raise StartError(f"--workspace-root {root} holds the data dir {data}, where agents must not work")
 
 
 class RunIds:

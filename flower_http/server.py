@@ -146,7 +146,7 @@ def make_server(
     workers = dispatcher if dispatcher is not None else ThreadedTaskDispatcher()
     listener = Listener(
         wsgi,
-        _listen(host, port),
+        bound_socket(host, port),
         workers,
         connection_limit=_allowed_connections(connection_limit),
         deadlines=deadlines or Deadlines(),
@@ -166,7 +166,8 @@ def make_server(
     return Server(listener, wsgi)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A TCP socket bound to ``host`` (name or address) and ``port`` (0 = any free one). Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # One socket is enough: "localhost" may stand for two addresses, and clients try both.
     family, kind, proto, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)

@@ -32,6 +32,8 @@ except ImportError:  # pragma: no cover - no such module on Windows, where nothi
 _STOP_S, _END_S = 8.0, 9.5
 #: SIGHUP comes when the terminal it was started from goes away.
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
+#: The file in the data dir that a server holds a lock on.
+_LOCK = "server.lock"
 _LOG = logging.getLogger(__name__)
 
 
@@ -98,9 +100,10 @@ def data_dir(path: Path) -> Iterator[None]:
     """Hold ``path``, made if missing (mode 0700), for this process alone. Raises :class:`StartError`."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = (path / "server.lock").open("a")
+        handle = (path / _LOCK).open("a")
     except OSError as error:
-        raise StartError(f"--data-dir {path}: {error.strerror or error}") from error
+        way = "make it a directory that this user can write, or choose another (FLOWER_DATA_DIR)"
+        raise StartError(f"--data-dir {path}: {error.strerror or error}; {way}") from error
     with handle:
         if fcntl is not None:
             try:
@@ -109,6 +112,19 @@ def data_dir(path: Path) -> Iterator[None]:
                 other = "is in use by another flower-server; stop that one, or choose another (FLOWER_DATA_DIR)"
                 raise StartError(f"--data-dir {path} {other}") from error
         yield
+
+
+def in_use(data_dir: Path) -> bool:
+    """Whether a server holds ``data_dir`` now. Says no where nothing guards it."""
+    try:
+        with (data_dir / _LOCK).open("rb") as handle:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from flower_http.kit import Kit
 from flower_http.log_book import LogBook
 from flower_http.metrics import Metrics
 from flower_http.parking import ParkingDispatcher
-from flower_http.places import Places
+from flower_http.places import Places, keep_apart
 from flower_http.poll import EventsApp
 from flower_http.relay import relay_for
 from flower_http.retention import Retention
@@ -192,13 +192,13 @@ def build_service(settings: Settings) -> FlowerService:
 
 def _check_places(settings: Settings) -> None:
     """Raise StartError for roots that cannot be what they are for."""
-    data_dir, root = settings.data_dir.resolve(), settings.workspace_root.resolve()
-    if data_dir.is_relative_to(root):
-        raise StartError(f"--workspace-root {root} holds the data dir {data_dir}, where agents must not work")
+    root = settings.workspace_root
+    keep_apart(root, settings.data_dir)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StartError(f"--workspace-root {root}: {error.strerror} (FLOWER_WORKSPACE_ROOT)") from error
+        way = "make it a directory that this user can write, or choose another (FLOWER_WORKSPACE_ROOT)"
+        raise StartError(f"--workspace-root {root}: {error.strerror}; {way}") from error
 
 
 def _opened(kind: Callable[[Path], T], path: Path) -> T:
@@ -209,7 +209,7 @@ def _opened(kind: Callable[[Path], T], path: Path) -> T:
     except sqlite3.Error as error:
         # SQLite calls a disk without room for its index an I/O error.
         full = shutil.disk_usage(path.parent).free < _ROOM_BYTES
-        raise StartError(f"{path}: {error}{': the disk is full' if full else ''}") from error
+        raise StartError(f"{path}: {error}{': the disk is full; make room' if full else ''}") from error
 
 
 def _rehearsal(settings: Settings) -> RehearsalServer | None:

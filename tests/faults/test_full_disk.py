@@ -129,13 +129,24 @@ def refused_start(data: Path, tmp_path: Path) -> str:
     return done.stderr.splitlines()[-1]
 
 
+def doctor_on(data: Path, tmp_path: Path) -> str:
+    """What doctor finds missing about the data directory."""
+    command: list[str | Path] = [SERVER, "doctor", "--rehearse", "--port", "0", "--data-dir", data]
+    done = subprocess.run(command, env=clean_environ(tmp_path), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stdout
+    return next(line for line in done.stdout.splitlines() if line.startswith("MISSING  data dir: "))
+
+
 def test_a_server_does_not_start_on_a_disk_that_cannot_be_written(small: Path, tmp_path: Path) -> None:
     data = small / "data"
     with FlowerServer(data, "--rehearse", "--workspace-root", str(tmp_path / "work")) as server:
         assert server.get("/healthz")
     subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
     assert "Read-only file system" in refused_start(data, tmp_path)
+    unwritable = f"{data} cannot be written by this user; change that, or choose another place with --data-dir"
+    assert unwritable in doctor_on(data, tmp_path)
     subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
     with (small / "more").open("wb") as out:
         os.posix_fallocate(out.fileno(), 0, shutil.disk_usage(small).free)
-    assert "the disk is full" in refused_start(data, tmp_path)
+    assert "the disk is full; make room" in refused_start(data, tmp_path)
+    assert f"{data}: only 0 MiB free; make room, or choose another place with --data-dir" in doctor_on(data, tmp_path)
