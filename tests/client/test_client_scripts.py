@@ -1,0 +1,175 @@
+"""What scripts lean on: JSON everywhere, lines at once, and a pipe whose reader leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from click.testing import CliRunner, Result
+from flower_client.cli import main
+from flower_client.exits import Exit
+
+from tests.client.scripted_run import ScriptedRun
+from tests.client.scripted_server import ScriptedServer, html, refusal
+from tests.support import eventually
+
+
+class Script:
+    """Calls flower-client as a script does."""
+
+    def __init__(self, server: ScriptedServer, home: Path) -> None:
+        self.env = {"FLOWER_URL": server.url, "XDG_CONFIG_HOME": str(home)}
+
+    def __call__(self, *args: str) -> Result:
+        return CliRunner().invoke(main, args, env={**self.env, "FLOWER_TOKEN": None})
+
+    @contextmanager
+    def piped(self, *args: str) -> Iterator[subprocess.Popen[str]]:
+        """A process of its own, whose output is a pipe."""
+        environ = {"PATH": os.environ["PATH"], **self.env}
+        command = [sys.executable, "-m", "flower_client", *args]
+        with subprocess.Popen(
+            command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            yield process
+            process.kill()
+
+
+@pytest.fixture
+def script(server: ScriptedServer, tmp_path: Path) -> Script:
+    return Script(server, tmp_path)
+
+
+def out(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code, and what was written to standard error."""
+    assert process.stderr is not None
+    return process.wait(10), process.stderr.read()
+
+
+def told(result: Result) -> dict[str, Any]:
+    *_, last = result.stderr.splitlines()
+    found: dict[str, Any] = json.loads(last)
+    return found
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["start", "bake"],
+        ["once", "what?"],
+        ["runs"],
+        ["show", "r1"],
+        ["steps", "r1"],
+        ["docs", "r1"],
+        ["docs", "r1", "brief"],
+        ["files", "r1"],
+        ["events", "r1", "--limit", "1"],
+        ["watch", "r1", "--exit-on-ask", "--tail", "1"],
+        ["asks", "r1"],
+        ["answer", "r1", "q1", "yes"],
+        ["decline", "r1", "q1"],
+        ["say", "r1", "hello"],
+        ["interrupt", "r1"],
+        ["cancel", "r1"],
+        ["completion", "bash"],
+        ["doctor"],
+    ],
+    ids=lambda args: args[0] + "".join(args[2:3]),
+)
+def test_every_command_prints_json_with_the_flag_before_or_behind_it(
+    script: Script, run: ScriptedRun, args: list[str]
+) -> None:
+    run.documents["brief"] = "# Brief"
+    run.ask("q1", "Rye?")
+    behind = script(*args, "--json")
+    for line in behind.stdout.splitlines():
+        json.loads(line)
+    assert behind.stdout, behind.stderr
+    if args[0] not in ("start", "once", "answer", "decline", "say", "cancel"):
+        assert script("--json", *args).stdout == behind.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "code"),
+    [
+        (["show", "r9"], "refused", Exit.REFUSED),
+        (["show"], "usage", Exit.USAGE),
+        (["answer", "r1", "q1"], "usage", Exit.USAGE),
+        (["--url", "nonsense", "runs"], "usage", Exit.USAGE),
+        (["--url", "http://127.0.0.1:9", "runs"], "unreachable", Exit.UNREACHABLE),
+    ],
+)
+def test_with_json_an_error_is_the_last_line_of_standard_error(
+    script: Script, run: ScriptedRun, args: list[str], error: str, code: int
+) -> None:
+    result = script("--json", *args)
+    assert (result.exit_code, result.stdout) == (code, "")
+    problem = told(result)
+    assert (problem["error"], problem["exit"]) == (error, code)
+    assert problem["message"]
+    assert ("problem" in problem) == (error == "refused")
+
+
+def test_the_document_of_a_refusal_comes_whole(script: Script, server: ScriptedServer) -> None:
+    server.faults.append(refusal(403, "scope-too-small"))
+    problem = told(script("--json", "runs"))
+    assert (problem["error"], problem["exit"]) == ("not-allowed", Exit.NOT_ALLOWED)
+    assert problem["problem"]["type"] == "scope-too-small"
+    assert "larger scope" in problem["hint"]
+
+
+def test_an_outage_is_told_as_json_too_and_the_events_are_whole(
+    script: Script, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.finish()
+    server.faults.append(html())
+    result = script("events", "r1", "--json")
+    assert [json.loads(line)["seq"] for line in result.stdout.splitlines()] == [1, 2]
+    assert [json.loads(line)["notice"] for line in result.stderr.splitlines()] == ["outage", "back"]
+
+
+def test_events_come_line_by_line_while_the_run_goes_on(script: Script, run: ScriptedRun) -> None:
+    with script.piped("events", "r1", "--follow") as follower:
+        assert json.loads(out(follower).readline())["text"] == "run.created"
+        run.say("at once")
+        assert json.loads(out(follower).readline())["text"] == "at once"
+        run.finish()
+        assert json.loads(out(follower).readline())["text"] == "run.finished"
+        assert said(follower) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "args", [["events", "r1", "--follow"], ["watch", "r1", "--from-start"]], ids=lambda args: args[0]
+)
+def test_who_follows_ends_when_nobody_reads_any_more_though_nothing_happens(
+    script: Script, server: ScriptedServer, run: ScriptedRun, args: list[str]
+) -> None:
+    with script.piped(*args) as follower:
+        assert "created" in out(follower).readline()
+        eventually(lambda: len(server.asked_for("events")) > 1)  # it waits for what comes next
+        out(follower).close()
+        code, errors = said(follower)
+        assert code == Exit.PIPE_CLOSED
+        assert "Traceback" not in errors
+        assert "Broken pipe" not in errors
+
+
+def test_a_command_whose_output_nobody_reads_has_done_its_work_and_ends_quietly(
+    script: Script, run: ScriptedRun
+) -> None:
+    with script.piped("say", "r1", "hello") as process:
+        out(process).close()
+        assert said(process) == (Exit.PIPE_CLOSED, "")
+    assert run.mail == ["hello"]
