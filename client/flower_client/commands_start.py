@@ -57,7 +57,9 @@ _VIEWING = (
 )
 _STARTING = (
     option("--workspace", metavar="NAME", help="Directory under the server's workspace root. [default: a new one]"),
-    option("--lang", metavar="CODE", help="Language of prompts and documents. [default: the server's]"),
+    option(
+        "--lang", metavar="CODE", help="Language of prompts and documents: en, es, fr or zh. [default: the server's]"
+    ),
     option("--model", metavar="NAME", help="The model. [default: the server's]"),
     option("--label", "labels", multiple=True, metavar="K=V", help="A label to find the run by; repeatable."),
     option("--idempotency-key", metavar="KEY", help="The same key starts one run only, for 24 hours. [default: new]"),

@@ -128,3 +128,11 @@ def test_names_of_steps_and_files_can_be_told_apart_and_used(lang: str) -> None:
     assert all(re.fullmatch(r"[\w-]+\.md", name) and not name.startswith("handoff-") for name in files)
     assert not any(step.startswith("_") or "#" in step for step in steps)
     assert all(unicodedata.is_normalized("NFC", text) for text in map(str, texts_for(lang).flat().values()))
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_the_documentation_names_steps_files_and_sections_as_they_are(lang: str) -> None:
+    steps = [raw(lang, f"workflow.steps.{name}") for name in ("clarify", "goal", "work")]
+    files = [raw(lang, f"workflow.files.{name}") for name in ("brief", "goal", "questions")]
+    row = f"| `{lang}` | {' | '.join(', '.join(names) for names in (steps, files, titles(lang, 'brief')))} |"
+    assert row in (Path(__file__).parents[2] / "docs" / "workflows.md").read_text(encoding="utf-8").splitlines()
