@@ -1,4 +1,4 @@
-"""doctor: what stands between this command and a run."""
+"""doctor: what stands between this command and a run, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from importlib import metadata
 
 import click
 
+from flower_client.advice import NOT_OURS, for_versions
 from flower_client.api import FlowerClient
 from flower_client.app import App, command, pass_app
-from flower_client.errors import FlowerClientError, NotAllowed, Refused
+from flower_client.errors import BadReply, FlowerClientError, NotAllowed, Refused
 from flower_client.models import Json
 from flower_client.safe_text import one_line
 from flower_client.transport import Reply, is_loopback
@@ -20,6 +21,14 @@ from flower_client.transport import Reply, is_loopback
 NO_RUN = "doctor-probe"
 #: Most seconds the two clocks may differ before it is worth a word.
 CLOCK_TOLERANCE_S = 60
+#: What a server calls itself.
+SERVER = "flower"
+#: What a token of each scope is good for, and how to get further.
+REACH = {
+    "read": "enough to watch; to answer and to start, `flower-server token add NAME --scope start` makes another",
+    "steer": "enough to watch and to answer; to start, `flower-server token add NAME --scope start` makes another",
+    "start": "enough for everything",
+}
 
 
 @command()
@@ -47,11 +56,17 @@ def examine(client: FlowerClient) -> Iterator[tuple[str, str]]:
     alive = client.healthy()
     yield "reachable", "yes"
     yield "clock", clock(alive, time.time())
-    yield "token", scope(client)
-    yield "transport", "this machine" if is_loopback(client.url) else client.url.partition(":")[0]
     about = client.server()
     data = about.data if isinstance(about.data, dict) else {}
-    yield "server", f"{data.get('name', '?')} {data.get('version', '?')}"
+    if data.get("name") != SERVER:
+        raise BadReply(f"{client.url} is no flower-server", hint=NOT_OURS)
+    version = str(data.get("version", "?"))
+    yield "server", f"{SERVER} {version}"
+    yield "versions", for_versions(version, metadata.version("flower-client"))
+    held = scope(client)
+    yield "token", held
+    yield "reach", REACH[held]
+    yield "transport", "this machine" if is_loopback(client.url) else client.url.partition(":")[0]
     client.ready()
     yield "ready", "yes"
 
@@ -64,7 +79,8 @@ def clock(reply: Reply, now: float) -> str:
         return "the server does not tell the time"
     if abs(ahead) <= CLOCK_TOLERANCE_S:
         return "agrees"
-    return f"the server's is {abs(ahead):.0f} s {'ahead' if ahead > 0 else 'behind'}"
+    way = "set the one that is wrong, or times shown here mislead"
+    return f"the server's is {abs(ahead):.0f} s {'ahead' if ahead > 0 else 'behind'}: {way}"
 
 
 def scope(client: FlowerClient) -> str:

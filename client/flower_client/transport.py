@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
+from flower_client.advice import NOT_OURS, TOO_SMALL, UNAUTHORIZED, URL, for_connection, for_problem
 from flower_client.config import TIMEOUT_S
 from flower_client.errors import (
     BadReply,
@@ -163,37 +164,44 @@ class Transport:
                     self._judge(response)
                 yield response
             except requests.RequestException as error:
-                raise Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE) from error
+                raise self._unreachable(error) from error
 
     def _send(self, method: str, path: str, *, held_s: float = 0, **more: Any) -> requests.Response:
         try:
             timeout = (min(CONNECT_TIMEOUT_S, self.timeout_s), held_s + self.timeout_s)
             return self._session.request(method, self.url + path, timeout=timeout, allow_redirects=False, **more)
         except (requests.RequestException, OSError) as error:
-            failure = Unreachable(f"{self.url}: {_reason(error)}", hint=_HINT_UNREACHABLE)
+            failure = self._unreachable(error)
             failure.maybe_done = not _never_left(error)
             raise failure from error
+
+    def _unreachable(self, error: BaseException) -> Unreachable:
+        reason = _reason(error)
+        return Unreachable(f"{self.url}: {reason}", hint=for_connection(reason))
 
     def _judge(self, response: requests.Response) -> Reply:
         status, data = response.status_code, json_of(response)
         retry_after = parse_retry_after(response.headers.get("Retry-After"))
         if 200 <= status < 300:
             if data is None and status != 204:
-                raise BadReply(f"{self.url} answered with something other than JSON", hint=_HINT_BAD, status=status)
+                raise BadReply(f"{self.url} answered with something other than JSON", hint=NOT_OURS, status=status)
             return Reply(status, data, response.headers)
         if 300 <= status < 400:
             where = response.headers.get("Location", "another address")
             raise BadReply(f"{self.url} redirects to {where}", hint="Give that address with --url.", status=status)
         problem = data if isinstance(data, dict) else {}
         if status in (401, 403):
-            hint = _HINT_401 if status == 401 else _HINT_403
+            hint = UNAUTHORIZED if status == 401 else TOO_SMALL
             raise NotAllowed(status, {"title": "not allowed", **problem}, hint=hint, retry_after_s=retry_after)
         if status >= 500 or "type" not in problem:
             words = problem.get("detail") or problem.get("title") or f"HTTP {status} without a problem document"
             raise (Unreachable if problem else BadReply)(
-                f"{self.url}: {words}", hint="" if problem else _HINT_BAD, status=status, retry_after_s=retry_after
+                f"{self.url}: {words}",
+                hint="" if problem else NOT_OURS,
+                status=status,
+                retry_after_s=retry_after,
             )
-        raise Refused(status, problem, hint=_HINTS.get(str(problem["type"]), ""), retry_after_s=retry_after)
+        raise Refused(status, problem, hint=for_problem(problem), retry_after_s=retry_after)
 
 
 def may_succeed_later(error: FlowerClientError) -> bool:
@@ -232,13 +240,13 @@ def checked_url(url: str) -> str:
         parts = urlsplit(url)
         port_is_good = parts.port is None or parts.port > 0
     except ValueError as error:
-        raise ConfigError(f"{url!r} is not an address", hint=_HINT_URL) from error
+        raise ConfigError(f"{url!r} is not an address", hint=URL) from error
     if parts.username is not None or parts.password is not None:
         raise ConfigError("the server's address must not carry a name or a password", hint="Use --token.")
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
-        raise ConfigError(f"{url!r} is not an http or https address", hint=_HINT_URL)
+        raise ConfigError(f"{url!r} is not an http or https address", hint=URL)
     if parts.query or parts.fragment:
-        raise ConfigError(f"{url!r} has a query or a fragment", hint=_HINT_URL)
+        raise ConfigError(f"{url!r} has a query or a fragment", hint=URL)
     return url.rstrip("/")
 
 
@@ -301,19 +309,3 @@ def _reason(error: BaseException) -> str:
     if isinstance(seen, OSError) and seen.strerror:
         return seen.strerror
     return str(seen) or type(seen).__name__
-
-
-_HINT_URL = "An address looks like http://127.0.0.1:8420."
-_HINT_UNREACHABLE = "Is flower-server running there? Give another address with --url or FLOWER_URL."
-_HINT_BAD = "Is that address flower-server's? Look at --url and at what stands between."
-_HINT_401 = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME` makes one."
-_HINT_403 = "This needs a token of a larger scope: `flower-server token add NAME --scope steer` or `--scope start`."
-_HINTS = {
-    "unknown-run": "`flower-client runs` lists them.",
-    "workspace-busy": "Follow that run with `flower-client watch`, or take another --workspace.",
-    "ask-settled": "`flower-client asks RUN_ID` shows what waits.",
-    "which-run": "Name the run; `flower-client runs` lists them.",
-    "unknown-document": "`flower-client docs RUN_ID` lists those there are.",
-    "unknown-file": "`flower-client files RUN_ID` lists what is there.",
-    "not-running": "`flower-client show RUN_ID` shows its state.",
-}

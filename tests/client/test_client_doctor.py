@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from flower_client.advice import OTHER_VERSION, for_connection, for_problem
+from flower_client.api import FlowerClient
 from flower_client.cli import main
 from flower_client.commands_doctor import clock
+from flower_client.errors import Unreachable
 from flower_client.exits import Exit
 from flower_client.transport import Reply
 
-from tests.client.scripted_server import ScriptedServer, refusal
+from tests.client.scripted_server import ScriptedServer, edited, html, refusal
+
+ANOTHER = "`flower-server token add NAME --scope start` makes another"
 
 
 def doctor(server: ScriptedServer, home: Path, *flags: str, token: str | None = None) -> Result:
@@ -29,23 +34,31 @@ def test_all_is_well(server: ScriptedServer, tmp_path: Path) -> None:
         "client": "0.1.0",
         "reachable": "yes",
         "clock": "agrees",
-        "token": "start",
-        "transport": "this machine",
         "server": "flower 0.1.0",
+        "versions": "server and client belong together",
+        "token": "start",
+        "reach": "enough for everything",
+        "transport": "this machine",
         "ready": "yes",
     }
     assert server.runs == {}
 
 
 @pytest.mark.parametrize(
-    ("scopes", "largest"), [({"read"}, "read"), ({"read", "steer"}, "steer"), ({"read", "steer", "start"}, "start")]
+    ("scopes", "largest", "reach"),
+    [
+        ({"read"}, "read", f"enough to watch; to answer and to start, {ANOTHER}"),
+        ({"read", "steer"}, "steer", f"enough to watch and to answer; to start, {ANOTHER}"),
+        ({"read", "steer", "start"}, "start", "enough for everything"),
+    ],
 )
 def test_it_finds_the_scope_of_the_token(
-    server: ScriptedServer, tmp_path: Path, scopes: set[str], largest: str
+    server: ScriptedServer, tmp_path: Path, scopes: set[str], largest: str, reach: str
 ) -> None:
     server.token, server.scopes = "t", scopes
     result = doctor(server, tmp_path, "--json", token="t")
-    assert json.loads(result.stdout)["token"] == largest
+    found = json.loads(result.stdout)
+    assert (found["token"], found["reach"]) == (largest, reach)
     assert result.exit_code == 0
 
 
@@ -53,7 +66,8 @@ def test_a_wrong_token_is_told(server: ScriptedServer, tmp_path: Path) -> None:
     server.token = "t"
     result = doctor(server, tmp_path, token="wr0ng")
     assert result.exit_code == Exit.NOT_ALLOWED
-    assert "problem:   a token is needed. " in result.stdout
+    advice = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME` makes one."
+    assert f"problem:   a token is needed. {advice}\n" in result.stdout
     assert "wr0ng" not in result.output
 
 
@@ -72,6 +86,74 @@ def test_clocks_that_differ_are_told() -> None:
         return clock(Reply(200, {}, {"Date": date}), now=1_000_000_000)
 
     assert at("Sun, 09 Sep 2001 01:46:45 GMT") == "agrees"
-    assert at("Sun, 09 Sep 2001 02:46:40 GMT") == "the server's is 3600 s ahead"
-    assert at("Sun, 09 Sep 2001 01:36:40 GMT") == "the server's is 600 s behind"
+    way = "set the one that is wrong, or times shown here mislead"
+    assert at("Sun, 09 Sep 2001 02:46:40 GMT") == f"the server's is 3600 s ahead: {way}"
+    assert at("Sun, 09 Sep 2001 01:36:40 GMT") == f"the server's is 600 s behind: {way}"
     assert at("") == "the server does not tell the time"
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        ("0.1.7", "server and client belong together"),
+        (
+            "0.0.9",
+            "the server is older than this client (0.1.0): update flower-http there, or it may refuse what is asked",
+        ),
+        ("0.2.0", "the server is newer than this client (0.1.0): update flower-client to get at all it can do"),
+        ("1.0", "the server is newer than this client (0.1.0): update flower-client to get at all it can do"),
+        ("next", "the versions cannot be compared"),
+    ],
+)
+def test_versions_are_compared(server: ScriptedServer, tmp_path: Path, version: str, said: str) -> None:
+    server.faults.extend([lambda answer: answer, edited(lambda about: about.update(version=version))])
+    result = doctor(server, tmp_path, "--json")
+    assert json.loads(result.stdout)["versions"] == said
+    assert result.exit_code == Exit.DONE
+
+
+def test_what_is_no_flower_server_is_told_and_not_acted_on(server: ScriptedServer, tmp_path: Path) -> None:
+    server.faults.extend([lambda answer: answer, edited(lambda about: about.update(name="teapot"))])
+    result = doctor(server, tmp_path)
+    said = (
+        f"{server.url} is no flower-server. Is that address flower-server's? Look at --url and at what stands between."
+    )
+    assert f"problem:   {said}\n" in result.stdout
+    assert result.exit_code == Exit.UNREACHABLE
+    assert {seen.method for seen in server.seen} == {"GET"}
+
+
+def test_a_wrong_url_is_told_with_what_to_try(server: ScriptedServer, tmp_path: Path) -> None:
+    def told(url: str) -> str:
+        with FlowerClient(url, attempts=1) as client, pytest.raises(Unreachable) as error:
+            client.healthy()
+        return error.value.advice
+
+    assert told(server.url.replace("http", "https")).endswith(
+        ". No TLS is spoken there: is it http:// rather than https://?"
+    )
+    server.faults.append(html(404))
+    page = f"{server.url}: HTTP 404 without a problem document"
+    assert told(server.url) == f"{page}. Is that address flower-server's? Look at --url and at what stands between."
+    server.stop()
+    running = "Is flower-server running there? Give another address with --url or FLOWER_URL."
+    assert told(server.url) == f"{server.url}: Connection refused. {running}"
+
+
+def test_a_certificate_nobody_vouches_for_is_told() -> None:
+    said = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)"
+    assert "REQUESTS_CA_BUNDLE" in for_connection(said)
+    assert "clock" in for_connection(said)
+
+
+@pytest.mark.parametrize(
+    ("problem", "hint"),
+    [
+        ({"type": "invalid-body", "errors": {"params": ["there is no such field"]}}, OTHER_VERSION),
+        ({"type": "not-found"}, OTHER_VERSION),
+        ({"type": "invalid-body", "errors": {"rounds": ["must be from 1 to 100"]}}, ""),
+        ({"type": "unknown-run"}, "`flower-client runs` lists them."),
+    ],
+)
+def test_what_an_older_server_refuses_leads_to_doctor(problem: dict[str, object], hint: str) -> None:
+    assert for_problem(problem) == hint
