@@ -64,6 +64,15 @@ def seconds(value: Any, where: str) -> float:
     return float(value)
 
 
+def placeholder(name: str, where: str, taken: Collection[str]) -> str:
+    """``name`` as that of a new placeholder, beside those ``taken``. Raises PlayError."""
+    if not re.fullmatch("[a-z_]+", name):
+        raise PlayError(where, "a name consists of small letters and _")
+    if name in taken:
+        raise PlayError(where, "is a placeholder already; choose another name")
+    return name
+
+
 def regex(value: Any, where: str) -> re.Pattern[str]:
     """``value`` compiled as a regular expression whose dot matches newlines too. Raises PlayError."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from flower_core.rehearsal import checks
 from flower_core.rehearsal.conversation import Conversation
 
-_KEYS = ("turn", "request", "prompt", "prompts", "called", "result", "values", "not")
+_KEYS = ("turn", "request", "prompt", "prompts", "called", "after", "result", "values", "not")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class When:
     prompt: re.Pattern[str] | None = None
     prompts: re.Pattern[str] | None = None
     called: Mapping[str, int] = field(default_factory=dict)
+    after: frozenset[str] | None = None
     result: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     values: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     never: When | None = None
@@ -37,6 +38,7 @@ class When:
             prompt=_maybe_regex(table.get("prompt"), f"{where}.prompt"),
             prompts=_maybe_regex(table.get("prompts"), f"{where}.prompts"),
             called=_least(table.get("called", []), f"{where}.called"),
+            after=frozenset(checks.names(table["after"], f"{where}.after")) if "after" in table else None,
             result=_regexes(table.get("result", {}), f"{where}.result"),
             values=_regexes(table.get("values", {}), f"{where}.values"),
             never=cls.parse(table["not"], f"{where}.not", names) if "not" in table else None,
@@ -58,6 +60,8 @@ class When:
             outcomes.append(bool(self.prompt.search(talk.prompt)))
         if self.prompts is not None:
             outcomes.append(any(self.prompts.search(text) for text in talk.prompts))
+        if self.after is not None:
+            outcomes.append(bool(recent := talk.recent()) and recent[-1].name in self.after)
         for name, pattern in self.result.items():
             calls = talk.recent(name)
             outcomes.append(bool(calls) and bool(pattern.search(calls[-1].result or "")))

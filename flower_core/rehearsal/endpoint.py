@@ -55,13 +55,13 @@ class RehearsalApp:
     """A WSGI callable that answers ``POST /v1/messages`` from a play.
 
     ``pairing`` turns on the real API's refusal of unpaired tool calls. ``pace`` multiplies the play's delays and
-    gaps; with 0 it is played without a pause. ``requests`` holds the last ``keep``
+    gaps, on top of its own; with 0 it is played without a pause. ``requests`` holds the last ``keep``
     requests, oldest first; headers, and so the key, are never kept. Several sessions may use one object at once.
     """
 
     def __init__(self, play: Play, *, pairing: bool = True, pace: float = 1.0, keep: int = 200) -> None:
         self.play = play
-        self.pace = pace
+        self.pace = pace * play.pace
         self.pairing = pairing
         self._requests: deque[Request] = deque(maxlen=keep)
         self._counts: Counter[str] = Counter()

@@ -1,11 +1,14 @@
 r"""A play: what the scripted endpoint says, as data.
 
-A play is a TOML file (or the same as a dict). Each top-level array is one speaker's replies; ``[play]`` and
-``[facts]`` are the only other tables::
+A play is a TOML file (or the same as a dict). Each top-level array is one speaker's replies; ``[play]``,
+``[parameters]`` and ``[facts]`` are the only other tables::
 
     [play]
     title = "Greets somebody"
     gap = 0.02                                  # for every reply that does not say otherwise
+
+    [parameters]                                # {rounds} in a reply; whoever loads the play may say otherwise
+    rounds = 2
 
     [facts.name]                                # {name} in a reply
     pattern = 'My name is (\w+)'
@@ -22,6 +25,10 @@ A play is a TOML file (or the same as a dict). Each top-level array is one speak
     [["judge/verdict"]]                         # a role whose prompt has the line `flower-turn: verdict`
     error = "overloaded"
 
+**Parameters** follow the name of a play, or its file, after commas: ``long,tasks=12,pace=0``. Those of the play stand
+in its table, with what they are when not given: whole numbers from 1, or texts. ``pace`` is one of every play: all
+delays and gaps are multiplied by it, 0 to 100, so that with 0 there is no pause.
+
 **Who speaks** is recognised by the line ``flower-role: <role>``, in the system prompt or the first prompt. For
 ``worker/coder`` the speakers ``worker/coder``, ``worker`` and ``default`` are tried; a request without a role goes
 to ``default``.
@@ -36,6 +43,7 @@ request     this speaker has been asked this often before, in all sessions toget
 prompt      a regex found in the prompt being answered
 prompts     a regex found in any prompt of the session
 called      a tool, a list of tools, or {tool = least number of calls}: called since that prompt
+after       a tool or a list of tools: the last call since that prompt is one of these
 result      {tool = regex}: what the tool's last call since that prompt gave back
 values      {name = regex}: what a placeholder stands for
 not         {…}: none of these conditions holds
@@ -48,8 +56,8 @@ message]``), ``sse_error = [type, message]`` after the stream has begun, ``cut =
 stream events, ``hang = "name"`` holds the last delta until :meth:`RehearsalApp.release`.
 
 **Placeholders**, in every string: ``{task}`` ``{prompt}`` ``{answer}`` ``{answers}`` ``{inbox}`` ``{result}`` (of the
-last call since the prompt) ``{workspace}`` and the play's facts; ``{name!r}`` is the value as a Python literal,
-``{name!line}`` on one line. Braces around anything else stay as they are.
+last call since the prompt) ``{workspace}`` and the play's parameters and facts; ``{name!r}`` is the value as a Python
+literal, ``{name!line}`` on one line. Braces around anything else stay as they are.
 
 **Facts** are looked for ``in`` the "prompts" of the session (or the "prompt" being answered, the "system" prompt, a
 tool's results by the tool's name, or a list of these). The value is the first group of the newest match of
@@ -59,7 +67,6 @@ is ``default``.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -69,12 +76,15 @@ from typing import Any
 from flower_core.rehearsal import checks
 from flower_core.rehearsal.checks import PlayError
 from flower_core.rehearsal.conversation import VALUE_NAMES, Conversation
+from flower_core.rehearsal.parameters import read_pace, read_parameters, split_name
 from flower_core.rehearsal.parts import Fact, Reply, read_fact, read_reply
 
 PLAYS_DIR = Path(__file__).parent / "plays"
 DEFAULT_PLAY = "starter"
 
 _PLAY_KEYS = ("title", "delay", "gap")
+#: What stands in a play beside its speakers.
+_TABLES = ("play", "parameters", "facts")
 
 
 @dataclass(frozen=True)
@@ -84,36 +94,49 @@ class Play:
     speakers: Mapping[str, tuple[Reply, ...]]
     facts: Mapping[str, Fact] = field(default_factory=dict)
     title: str = ""
+    pace: float = 1.0
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path_or_name: str | Path = DEFAULT_PLAY) -> Play:
-        """Load a TOML file, or a shipped play by its name. Raises PlayError (a ValueError) or FileNotFoundError."""
-        path = Path(path_or_name)
-        if str(path_or_name) in shipped_plays():
-            path = PLAYS_DIR / f"{path_or_name}.toml"
-        elif not path.is_file():
+        """Load a TOML file, or a shipped play by its name; parameters may follow, as in ``long,tasks=12,pace=0``.
+
+        Raises PlayError (a ValueError) or FileNotFoundError.
+        """
+        name, given = split_name(str(path_or_name))
+        path = PLAYS_DIR / f"{name}.toml" if name in shipped_plays() else Path(name)
+        if not path.is_file():
             known = ", ".join(shipped_plays())
-            raise FileNotFoundError(f"no play {str(path_or_name)!r}: neither a file nor one of: {known}")
+            raise FileNotFoundError(f"no play {name!r}: neither a file nor one of: {known}")
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise PlayError(str(path), f"is not TOML: {error}") from None
-        return cls.from_dict(data)
+        return cls.from_dict(data, given)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Play:
-        """Check and take over ``data``, which has the form of a play file. Raises PlayError, naming the key."""
+    def from_dict(cls, data: Mapping[str, Any], given: Mapping[str, str] | None = None) -> Play:
+        """Check and take over ``data``, which has the form of a play file; ``given`` are parameters as they were typed.
+
+        Raises PlayError, naming the key.
+        """
         play = checks.table(data, "play")
         head = checks.table(play.get("play", {}), "play", _PLAY_KEYS)
         facts = checks.table(play.get("facts", {}), "facts")
-        speakers = {name: replies for name, replies in play.items() if name not in ("play", "facts")}
+        speakers = {name: replies for name, replies in play.items() if name not in _TABLES}
         if not speakers:
             raise PlayError("play", "nobody speaks in it; give at least one speaker a list of replies")
-        names = (*VALUE_NAMES, *facts)
+        given = dict(given or {})
+        pace = read_pace(given.pop("pace", "1"))
+        parameters = read_parameters(play.get("parameters", {}), given)
+        taken = (*VALUE_NAMES, *parameters)
+        names = (*taken, *facts)
         return cls(
             speakers={name: _replies(replies, name, head, names) for name, replies in speakers.items()},
-            facts={name: _named_fact(name, fact) for name, fact in facts.items()},
+            facts={name: _named_fact(name, fact, taken) for name, fact in facts.items()},
             title=checks.text(head.get("title", ""), "play.title"),
+            pace=pace,
+            parameters=parameters,
         )
 
     def speaker(self, talk: Conversation) -> str:
@@ -123,7 +146,7 @@ class Play:
 
     def values(self, talk: Conversation) -> dict[str, str]:
         """Every placeholder's value in ``talk``."""
-        return {**talk.values(), **{name: fact.value(talk) for name, fact in self.facts.items()}}
+        return {**talk.values(), **self.parameters, **{name: fact.value(talk) for name, fact in self.facts.items()}}
 
     def reply(self, talk: Conversation, request: int, values: Mapping[str, str]) -> Reply | None:
         """The reply for ``talk``, None when the play has none; ``request`` counts the speaker's requests from 0."""
@@ -147,10 +170,7 @@ def _replies(data: Any, name: str, head: Mapping[str, Any], names: Collection[st
     return tuple(read_reply(entry, f"{name}[{index}]", head, names) for index, entry in enumerate(replies))
 
 
-def _named_fact(name: str, data: Any) -> Fact:
+def _named_fact(name: str, data: Any, taken: Collection[str]) -> Fact:
     where = f"facts.{name}"
-    if not re.fullmatch("[a-z_]+", name):
-        raise PlayError(where, "a fact's name consists of small letters and _")
-    if name in VALUE_NAMES:
-        raise PlayError(where, "is a placeholder already; choose another name")
+    checks.placeholder(name, where, taken)
     return read_fact(data, where)

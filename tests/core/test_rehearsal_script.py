@@ -88,6 +88,7 @@ def test_a_file_that_is_not_toml_is_refused_by_its_name(tmp_path: Path) -> None:
         ({"default": [{"text": "x", "when": {"request": -1}}]}, "default[0].when.request"),
         ({"default": [{"text": "x", "when": {"called": {"Read": 0}}}]}, "default[0].when.called.Read"),
         ({"default": [{"text": "x", "when": {"called": ["Read", 1]}}]}, "default[0].when.called[1]"),
+        ({"default": [{"text": "x", "when": {"after": 1}}]}, "default[0].when.after"),
         ({"default": [{"text": "x", "when": {"result": {"Read": 1}}}]}, "default[0].when.result.Read"),
         ({"default": [{"text": "x", "when": {"not": {"promt": "x"}}}]}, "default[0].when.not.promt"),
         ({"default": [{"text": "x", "when": {"values": {"answr": "x"}}}]}, "default[0].when.values.answr"),
@@ -96,6 +97,11 @@ def test_a_file_that_is_not_toml_is_refused_by_its_name(tmp_path: Path) -> None:
         ({"facts": {"a": {"pattern": "x", "in": 3}}, "default": [{"text": "x"}]}, "facts.a.in"),
         ({"facts": {"A b": {"pattern": "x"}}, "default": [{"text": "x"}]}, "facts.A b"),
         ({"facts": {"task": {"pattern": "x"}}, "default": [{"text": "x"}]}, "facts.task"),
+        ({"parameters": 3, "default": [{"text": "x"}]}, "parameters"),
+        ({"parameters": {"n": 0}, "default": [{"text": "x"}]}, "parameters.n"),
+        ({"parameters": {"N": 1}, "default": [{"text": "x"}]}, "parameters.N"),
+        ({"parameters": {"pace": 1}, "default": [{"text": "x"}]}, "parameters.pace"),
+        ({"parameters": {"a": 1}, "facts": {"a": {"pattern": "x"}}, "default": [{"text": "x"}]}, "facts.a"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_key(data: dict[str, Any], where: str) -> None:
@@ -141,6 +147,9 @@ def test_a_play_may_have_nothing_to_say() -> None:
         ({"called": "Read"}, True),
         ({"called": ["Read", "Bash"]}, False),
         ({"called": {"Read": 2}}, False),
+        ({"after": "Read"}, True),
+        ({"after": ["Bash", "Read"]}, True),
+        ({"after": "Bash"}, False),
         ({"result": {"Read": "one.*two"}}, True),
         ({"result": {"Read": "three"}}, False),
         ({"result": {"Bash": ""}}, False),
@@ -191,6 +200,64 @@ def test_a_joined_fact_holds_every_different_match_from_every_source() -> None:
     play = {"facts": {"all": fact}, "default": [{"text": "{all}"}]}
     prompt = {"role": "user", "content": "[a] <b> [a]"}
     assert said(play, prompt, *ask_and_result("Read", "[c]")) == "a+b+c"
+
+
+def test_the_last_call_is_one_since_the_prompt() -> None:
+    play = {"default": [{"text": "yes", "when": {"after": "Read"}}, {"text": "no"}]}
+    assert said(play, USER, *ask_and_result("Bash", ""), *ask_and_result("Read", "", "t2")) == "yes"
+    assert said(play, USER, *ask_and_result("Read", ""), *ask_and_result("Bash", "", "t2")) == "no"
+    assert said(play, USER, *ask_and_result("Read", ""), {"role": "assistant", "content": "x"}, USER) == "no"
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Path:
+    """A play with two parameters, in a file whose name has a comma."""
+    file = tmp_path / "one,two.toml"
+    play = '[parameters]\ncount = 3\nwho = "you"\n[[default]]\ntext = "{count} for {who}"\ndelay = 2\n'
+    file.write_text(play, encoding="utf-8")
+    return file
+
+
+def text_of(play: Play) -> str:
+    talk = Conversation({"messages": [USER]})
+    values = play.values(talk)
+    reply = play.reply(talk, 0, values)
+    assert reply is not None
+    return str(reply.filled(values)[0]["text"])
+
+
+def test_a_play_has_the_parameters_it_says_or_is_given(counting: Path, tmp_path: Path) -> None:
+    plain = Play.load(counting)
+    assert (text_of(plain), plain.pace) == ("3 for you", 1.0)
+    other = counting.rename(tmp_path / "one.toml")
+    play = Play.load(f"{other},count=12,who=me = us,pace=0.5")
+    assert (text_of(play), play.pace) == ("12 for me = us", 0.5)
+    assert Play.load("starter,pace=0").pace == 0.0
+
+
+@pytest.mark.parametrize(
+    ("given", "where"),
+    [
+        ("count=0", "parameters.count"),
+        ("count=-1", "parameters.count"),
+        ("count=1.5", "parameters.count"),
+        ("count=", "parameters.count"),
+        ("count=1,count=2", "parameters.count"),
+        ("size=1", "parameters.size"),
+        ("pace=fast", "parameters.pace"),
+        ("pace=-1", "parameters.pace"),
+        ("pace=nan", "parameters.pace"),
+        ("pace=101", "parameters.pace"),
+        ("count", ""),
+        ("=1", ""),
+        ("", ""),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused_by_its_name(counting: Path, given: str, where: str) -> None:
+    other = counting.rename(counting.with_name("one.toml"))
+    with pytest.raises(PlayError) as caught:
+        Play.load(f"{other},{given}")
+    assert caught.value.where == (where or str(other))
 
 
 def test_every_named_error_is_what_the_api_calls_it() -> None:
