@@ -147,6 +147,11 @@ class Call:
         return self._session_id
 
     @property
+    def heard(self) -> bool:
+        """Whether anything came back for the prompt sent last, so that the session has it in its transcript."""
+        return self._heard
+
+    @property
     def last_words(self) -> str:
         """What the main thread last said in words, "" for nothing."""
         return self._prose[-1] if self._prose else ""
@@ -195,6 +200,7 @@ class Call:
         self._heard = self._heard or event.kind in _ANSWERS
         if event.kind == "system" and event.text == "init":
             self._session_id = str(event.payload["data"].get("session_id") or "") or self._session_id
+            self._ledger.open(self._session_id)
         elif event.kind == "system" and event.text == "mirror_error":
             self.emit.report(OSError(f"the session store did not take an entry: {event.payload['data'].get('error')}"))
         elif event.kind == "result":
@@ -280,6 +286,10 @@ class Ledger:
     def owe_nothing(self) -> None:
         """A process is about to begin a session of its own, which counts from nothing."""
         self._inherited = 0.0
+
+    def open(self, session_id: str) -> None:
+        """A process works in ``session_id`` from now on: even if it dies before it reports anything, it began here."""
+        self._totals.setdefault(session_id, self._inherited)
 
     def charge(self, session_id: str, total: float) -> float:
         """What came on top of what has been charged for ``session_id``, whose running total is now ``total``.

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import math
 import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 Failure = Literal["transient", "fatal", "unknown"]
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
-_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+_PORTS = {"http": 80, "https": 443}
+#: Where the agent program looks for a proxy, in this order and whatever the scheme of the endpoint. This, and what is
+#: said of NO_PROXY below, was measured with agent program 2.1.332.
+_PROXY_NAMES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+#: It takes an address without a scheme from all of them but these.
+_WHOLE_URL_NAMES = ("http_proxy", "HTTP_PROXY")
 _JITTER = 0.25
 #: 2 to this power is beyond any delay worth waiting; more would overflow a float.
 _MAX_DOUBLINGS = 64
@@ -79,7 +85,8 @@ class Resilience:
 
     ``max_attempts`` counts the first attempt too. Times are seconds. ``base_delay`` doubles from failure to failure
     up to ``max_delay``; ``probe_timeout`` bounds one look whether the endpoint is reachable, ``probe_interval`` lies
-    between two looks, and ``max_offline_wait`` bounds all the waiting for the network in a row.
+    between two looks. ``max_offline_wait`` bounds the waiting for the network in a row, and the longest pause the
+    endpoint may ask for (Retry-After); beyond it the step fails.
     ``retry_unknown`` also tries again after failures nobody can classify. Raises ValueError for impossible values.
     """
 
@@ -102,15 +109,16 @@ class Resilience:
         if self.max_delay < self.base_delay:
             raise ValueError(f"max_delay ({self.max_delay}) must not be below base_delay ({self.base_delay})")
 
-    def delay(self, n: int, rng: Uniform = random) -> float:
+    def delay(self, n: int, rng: Uniform = random, *, floor: float = 0.0) -> float:
         """Seconds to wait after failure ``n`` (from 1): doubled each time, bounded, then spread by ±25 %.
 
-        The spread keeps many runs that failed together from coming back together.
+        The spread keeps many runs that failed together from coming back together. ``floor`` is what the endpoint asked
+        for, in seconds; it is never undercut.
         """
         if n < 1:
             raise ValueError(f"failures are counted from 1, not {n}")
         plain = min(self.base_delay * 2.0 ** min(n - 1, _MAX_DOUBLINGS), self.max_delay)
-        return plain * rng.uniform(1 - _JITTER, 1 + _JITTER)
+        return max(plain * rng.uniform(1 - _JITTER, 1 + _JITTER), floor)
 
     def retries(self, failure: Failure, attempt: int) -> bool:
         """Whether to try again after ``attempt`` (from 1) ended in ``failure``."""
@@ -121,13 +129,13 @@ class Resilience:
 _LOWEST = {"base_delay": 0.0, "max_delay": 0.0, "probe_timeout": 0.01, "probe_interval": 0.01, "max_offline_wait": 0.0}
 
 
-def classify(text: str, *, status: int | None = None, error: str = "") -> Failure:
+def classify(text: str, *, status: int | None = None, error: str = "", reason: str = "") -> Failure:
     """Whether a later attempt can succeed where this one failed.
 
-    ``status`` is the HTTP status and ``error`` the SDK's error class, terminal reason or result subtype, where
-    there is one; they beat ``text``. What says fatal beats what says transient.
+    ``status`` is the HTTP status, ``error`` the SDK's error class or result subtype and ``reason`` its terminal
+    reason, where there is one; they beat ``text``. What says fatal beats what says transient.
     """
-    structured = {_by_error(error), _by_status(status)}
+    structured = {_by_error(error), _by_error(reason), _by_status(status)}
     for failure in _SEVEREST_FIRST:
         if failure in structured:
             return failure
@@ -155,14 +163,14 @@ def _by_status(status: int | None) -> Failure:
 def endpoint(env: Mapping[str, str]) -> tuple[str, int]:
     """Host and port that must be reachable for the model to be: that of ANTHROPIC_BASE_URL, or the proxy before it.
 
-    ``env`` is the environment the agent program gets. Raises ValueError for an address that is no http(s) URL.
+    ``env`` is the environment the agent program gets. Raises ValueError for an address that is no http(s) URL, and for
+    a proxy the agent program cannot use.
     """
     url = env.get("ANTHROPIC_BASE_URL", "").strip() or DEFAULT_BASE_URL
-    base = urlsplit(url)
-    proxy = _proxy_for(base, env)
-    if proxy:
-        return _host_and_port(urlsplit(proxy if "://" in proxy else f"http://{proxy}"), "the proxy", proxy)
-    return _host_and_port(base, "ANTHROPIC_BASE_URL", url)
+    model = _host_and_port(url, "ANTHROPIC_BASE_URL")
+    proxy = _proxy(env)
+    bypass = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    return model if proxy is None or _bypassed(*model, bypass) else proxy
 
 
 async def reachable(host: str, port: int, timeout: float) -> bool:  # noqa: ASYNC109 - part of the policy, in seconds
@@ -182,26 +190,38 @@ async def reachable(host: str, port: int, timeout: float) -> bool:  # noqa: ASYN
     return True
 
 
-def _proxy_for(base: SplitResult, env: Mapping[str, str]) -> str:
-    bypass = env.get("no_proxy") or env.get("NO_PROXY") or ""
-    if _bypassed(base.hostname or "", bypass):
-        return ""
-    names = (f"{base.scheme}_proxy", "all_proxy")
-    return next((value for name in names for value in (env.get(name), env.get(name.upper())) if value), "")
+def _proxy(env: Mapping[str, str]) -> tuple[str, int] | None:
+    name = next((name for name in _PROXY_NAMES if env.get(name)), None)
+    if name is None:
+        return None
+    given = env[name]
+    if name.lower() == "all_proxy" and given.lower().startswith("socks"):
+        return None  # passed over, while it is an error elsewhere
+    whole = given if "://" in given or name in _WHOLE_URL_NAMES else f"http://{given}"
+    return _host_and_port(whole, name)
 
 
-def _bypassed(host: str, no_proxy: str) -> bool:
-    """Whether ``no_proxy``, a comma-separated list of hosts and domains or ``*``, takes ``host`` past the proxy."""
-    entries = [entry.strip().lower().lstrip(".") for entry in no_proxy.split(",")]
-    return any(entry and (entry == "*" or host == entry or host.endswith(f".{entry}")) for entry in entries)
+def _bypassed(host: str, port: int, no_proxy: str) -> bool:
+    """Whether ``no_proxy`` takes ``host`` past the proxy: hosts, domains, address ranges, ``host:port``, or ``*``."""
+    return any(_names(entry, host, port) for entry in re.split(r"[,\s]+", no_proxy.lower()) if entry)
 
 
-def _host_and_port(url: SplitResult, what: str, given: str) -> tuple[str, int]:
+def _names(entry: str, host: str, port: int) -> bool:
+    with contextlib.suppress(ValueError):  # one of both is no address
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
+    name, colon, only = entry.rpartition(":")
+    if colon and only.isdecimal():
+        return int(only) == port and name.strip("[]") == host
+    domain = entry.removeprefix("*").removeprefix(".")
+    return entry == "*" or host == domain or (bool(domain) and host.endswith(f".{domain}"))
+
+
+def _host_and_port(given: str, what: str) -> tuple[str, int]:
     try:
-        host, port = url.hostname, url.port
-    except ValueError:
-        host, port = None, None
-    port = port or _PORTS.get(url.scheme)
-    if not host or port is None:
+        url = urlsplit(given)
+        host, port = url.hostname, url.port or _PORTS[url.scheme]
+    except (ValueError, KeyError):
+        host, port = None, 0
+    if not host or url.scheme not in _PORTS:
         raise ValueError(f"{what} must be a URL like https://host:port, not {given!r}")
     return host, port

@@ -37,6 +37,8 @@ SessionListener = Callable[[str, str], None]
 SESSIONS_FILE = "sessions.db"
 #: The error of a step in flight when its process was told to die.
 KILLED = "killed-by-signal"
+#: The error of a step that is still at work, and of one whose process was killed outright; ``ended_at`` is 0.
+UNFINISHED = "unfinished"
 
 
 class Runtime:
@@ -124,7 +126,7 @@ class Runtime:
         )
         notes = self.run_dir / "notes" if self.workbench is None else self.workbench.notes
         desk = Desk(self._store, self.workbench, notes)
-        self._loop = StepLoop(self._around, self._store, desk, self.resilience, model)
+        self._loop = StepLoop(self._around, self._store, desk, self.resilience, model, self._keep_row)
         self._calls: list[Call] = []
         self._lock = threading.Lock()
 
@@ -216,6 +218,14 @@ class Runtime:
     def _session_known(self, step: str, session_id: str) -> None:
         if self.on_session is not None:
             self.on_session(step, session_id)
+
+    def _keep_row(self, call: Call) -> None:
+        if call.rescued:
+            return
+        try:
+            self._manifest.record(replace(call.result, error=UNFINISHED))
+        except OSError as error:
+            call.emit.report(error)
 
     def _close_books(self, call: Call) -> None:
         call.give_up()

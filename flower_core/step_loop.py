@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -25,13 +26,18 @@ from flower_core.sessions import SqliteSessionStore
 
 @dataclass(frozen=True)
 class StepLoop:
-    """What it takes to bring a step to its end. ``endpoint`` is host and port of what must be reachable for it."""
+    """What it takes to bring a step to its end.
+
+    ``endpoint`` is host and port of what must be reachable for it. ``keep`` writes down what has come of a step that is
+    still at work; it is called from a thread of its own and must not raise.
+    """
 
     around: Surroundings
     store: SqliteSessionStore
     desk: Desk
     resilience: Resilience
     endpoint: tuple[str, int]
+    keep: Callable[[Call], None]
 
     async def until_done(self, call: Call, opening: Opening) -> None:
         """Bring ``call`` to its end, beginning with ``opening``; how it ended stands in its result."""
@@ -50,11 +56,18 @@ class StepLoop:
                 await hand_over(call, session, self.desk, partial(self._recover, call))
                 opening = Opening(str(uuid.uuid4()))
                 continue
+            if failure.kind == "unsettled":
+                _tell_retry(call, call.texts("runtime.unsettled"))
+                opening = await self._next_opening(call, opening, interrupted=True)
+                continue
             result.errors.append(failure.text)
             if not self.resilience.retries(failure.recovery, result.attempts):
                 self._give_up(call, failure)
                 return
-            await self._wait_before_retry(call, failure)
+            hopeless = await self._wait_before_retry(call, failure)
+            if hopeless:
+                self._give_up(call, replace(failure, text=hopeless, advice="advice_endpoint"))
+                return
             result.attempts += 1
             opening = await self._next_opening(call, opening)
 
@@ -84,12 +97,16 @@ class StepLoop:
             prompt = call.begin_turn()
             call.emit(Event("prompt", prompt))
             end = await self._turn(call, session, prompt)
-            if end.failure is not None:
-                return end.failure
-            if not end.interrupted and call.finish():
+            if end.failure is None and not end.interrupted and call.finish():
                 return None
+            # A process that is killed outright cannot say any more what the step has cost up to here.
+            await asyncio.to_thread(self.keep, call)
+            if end.failure is not None and not end.interrupted:
+                return end.failure
             if call.watch.full:
                 return context_full(f"at {call.watch.level} tokens")
+            if end.failure is not None:
+                return end.failure
             call.prompt_after_interrupt()
 
     async def _turn(self, call: Call, session: AgentSession, prompt: str) -> TurnEnd:
@@ -110,36 +127,51 @@ class StepLoop:
         if unheard:
             call.result.errors.append(call.texts("runtime.undelivered", words=unheard).strip())
 
-    async def _wait_before_retry(self, call: Call, failure: Failure) -> None:
-        policy, attempt = self.resilience, call.result.attempts + 1
-        delay = policy.delay(attempt - 1)
+    async def _wait_before_retry(self, call: Call, failure: Failure) -> str:
+        """Wait until another attempt makes sense; why there is to be none, "" when there is."""
+        policy, attempt, texts = self.resilience, call.result.attempts + 1, call.texts
+        if failure.pause_s > policy.max_offline_wait:
+            return texts("runtime.pause_too_long", pause=round(failure.pause_s), bound=round(policy.max_offline_wait))
+        delay = policy.delay(attempt - 1, floor=failure.pause_s)
         values = {"attempt": attempt, "total": policy.max_attempts, "delay": round(delay, 1), "reason": failure.text}
-        _tell_retry(call, call.texts("runtime.retry_waiting", **values))
-        await self._wait(call, delay)
+        _tell_retry(call, texts("runtime.retry_waiting", **values))
+        if await self._wait(call, delay):
+            return ""
+        return texts("runtime.offline_too_long", endpoint=self._where(), bound=round(policy.max_offline_wait))
 
     async def _recover(self, call: Call, failure: Failure) -> None:
         """Wait like before a retry, for what is no attempt of the step."""
         if failure.kind == "transient":
             await self._wait(call, self.resilience.delay(1))
 
-    async def _wait(self, call: Call, delay: float) -> None:
-        """Wait for the network, then ``delay`` seconds."""
+    async def _wait(self, call: Call, delay: float) -> bool:
+        """Wait for the network, then ``delay`` seconds; False when the network stayed away for too long."""
         policy, (host, port) = self.resilience, self.endpoint
         offline_until = time.monotonic() + policy.max_offline_wait
         told = False
-        while time.monotonic() < offline_until and not await reachable(host, port, policy.probe_timeout):
+        while not await reachable(host, port, policy.probe_timeout):
+            if time.monotonic() >= offline_until:
+                return False
             if not told:
-                _tell_retry(call, call.texts("runtime.retry_offline", endpoint=f"{host}:{port}"))
+                _tell_retry(call, call.texts("runtime.retry_offline", endpoint=self._where()))
                 told = True
-            await call.pause(policy.probe_interval)
+            await call.pause(min(policy.probe_interval, max(0.0, offline_until - time.monotonic())))
         if not call.disturbed:  # who says something wants it heard now
             await call.pause(delay)
+        return True
 
-    async def _next_opening(self, call: Call, opening: Opening) -> Opening:
-        """How to try again: in the session there is by now, else as at first."""
+    def _where(self) -> str:
+        host, port = self.endpoint
+        return f"{host}:{port}"
+
+    async def _next_opening(self, call: Call, opening: Opening, *, interrupted: bool = False) -> Opening:
+        """How to go on: in the session there is by now, else as at first."""
         session_id = call.session_id
         kept = bool(session_id) and await asyncio.to_thread(self.store.has_session, session_id)
-        call.prompt_after_failure(session_kept=kept)
+        if kept and interrupted and call.heard:
+            call.prompt_after_interrupt()
+        else:
+            call.prompt_after_failure(session_kept=kept)
         if kept:
             return Opening(resume=session_id)
         return opening if opening.resume is not None else replace(opening, session_id=str(uuid.uuid4()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from claude_agent_sdk import CLIJSONDecodeError, CLINotFoundError, ResultMessage
 from flower_core.resilience import Failure as Recovery
 from flower_core.resilience import classify
 
-FailureKind = Literal["transient", "unknown", "fatal", "limit", "context"]
+FailureKind = Literal["transient", "unknown", "fatal", "limit", "context", "unsettled"]
 
 _CONTEXT_FULL = ("prompt_too_long", "blocking_limit")
 _LIMITS = {
@@ -29,11 +30,14 @@ _ADVICE: dict[str | int | None, str] = {
     402: "advice_billing",
     403: "advice_credentials",
     404: "advice_model",
+    413: "advice_context",
 }
 #: Mistakes of a program, not of the world around it: the next attempt would make them again.
 _MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError)
 #: What the SDK and the agent program say of a session that cannot be opened this way, now or later.
 _HOPELESS_TEXTS = ("No conversation found", "Working directory does not exist", "cannot be used with root")
+#: How an endpoint, or our relay for it, says in words how long it is to be left alone.
+_PAUSE = re.compile(r"\bretry[- ]after\W{1,3}(\d{1,9})(?:\s*s(?:econds)?)?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,16 @@ class Failure:
     """A turn that did not succeed.
 
     ``kind``: ``transient`` and ``unknown`` may be tried again, ``fatal`` may not; ``limit`` is a limit of the
-    spec (turns, budget), ``context`` a full context window. ``text`` is one line for people, ``advice`` the key
-    of a text of topic ``runtime`` that says what to do about it, "" when there is none.
+    spec (turns, budget), ``context`` a full context window, ``unsettled`` a process that did not heed an interruption
+    and was ended. ``text`` is one line for people, ``advice`` the key of a text of topic ``runtime`` that says what to
+    do about it, "" when there is none. ``pause_s`` is how long the endpoint asks to be left alone, as far as is known.
     """
 
     kind: FailureKind
     text: str
     advice: str = ""
     exhausted_budget: bool = False
+    pause_s: float = 0.0
 
     @property
     def recovery(self) -> Recovery:
@@ -61,11 +67,14 @@ def was_interrupted(result: ResultMessage) -> bool:
     return (result.terminal_reason or "").startswith("aborted")
 
 
-def failure_of_result(result: ResultMessage, api_error: str = "", words: str = "") -> Failure | None:
+def failure_of_result(
+    result: ResultMessage, api_error: str = "", words: str = "", pause_s: float = 0.0
+) -> Failure | None:
     """What ``result`` says went wrong, None when nothing did.
 
     A failed API call arrives as subtype "success" with ``is_error``, so the subtype alone tells nothing.
-    ``api_error`` is the error class of the synthetic message that came before, ``words`` its text.
+    ``api_error`` is the error class of the synthetic message that came before, ``words`` its text, ``pause_s`` how
+    long the agent program itself last waited before it asked again.
     """
     reason = result.terminal_reason or ""
     limit = _LIMITS.get(result.subtype) or _LIMITS.get(reason)
@@ -79,9 +88,10 @@ def failure_of_result(result: ResultMessage, api_error: str = "", words: str = "
         return context_full(reason or "prompt_too_long")
     if not result.is_error:
         return None
-    kind = classify(text, status=result.api_error_status, error=api_error)
+    kind = classify(text, status=result.api_error_status, error=api_error, reason=reason)
     advice = _ADVICE.get(api_error) or _ADVICE.get(result.api_error_status) or ""
-    return Failure(kind, text, advice if kind == "fatal" else "")
+    asked = max([pause_s, *(float(match[1]) for match in _PAUSE.finditer(text))])
+    return Failure(kind, text, advice if kind == "fatal" else "", pause_s=asked)
 
 
 def context_full(why: str) -> Failure:

@@ -22,20 +22,28 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ResultMessage,
 from flower_core.claude.errors import Failure, failure_of_result, was_interrupted
 from flower_core.claude.messages import normalize
 from flower_core.claude.options import aside
+from flower_core.claude.processes import end_process
 from flower_core.events import Event
 
 _STOP_S = 3.0
+#: How long a turn may take to end after it was interrupted; it takes milliseconds where all is well.
+_SETTLE_S = 10.0
 _DRAIN_S = 5.0
 _CLOSE_S = 15.0
 _ASK_S = 20.0
 _STDERR_LINES = 30
 #: What the program writes at the first request of the main thread to a model that is not on its list.
 _UNKNOWN_MODEL = re.compile(r'unrecognized_model\].*"query_source":"sdk"')
+_UNSETTLED = Failure("unsettled", "the agent program did not heed an interruption")
 
 
 @dataclass(frozen=True)
 class TurnEnd:
-    """How one turn ended. ``total_cost_usd`` counts since the process started, plus what its transcript carried."""
+    """How one turn ended. ``total_cost_usd`` counts since the process started, plus what its transcript carried.
+
+    With a ``failure`` of kind ``unsettled`` the turn was interrupted, too, but its process had to be ended, and the
+    rest is unknown.
+    """
 
     session_id: str
     total_cost_usd: float
@@ -62,8 +70,11 @@ class AgentSession:
         self._started = False
         self._stop_wanted = False
         self._stopping: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._unsettled = False
         self._asking: asyncio.Task[None] | None = None
         self._api_error = ("", "")
+        self._pause_s = 0.0
 
     @property
     def stderr(self) -> str:
@@ -94,44 +105,75 @@ class AgentSession:
         """
         marker = str(uuid.uuid4())
         self._started = self._stop_wanted = False
-        self._api_error = ("", "")
+        self._api_error, self._pause_s = ("", ""), 0.0
         self._result_due = True
-        await self._client.query(_as_stream(prompt, marker))
-        async for message in self._client.receive_messages():
-            self._note_start(message)
-            if isinstance(message, ResultMessage):
-                if _is_leftover(message, marker):
-                    continue
-                self._result_due = False
-            for event in normalize(message):
-                self._note_error(event)
-                yield event
-            if isinstance(message, ResultMessage):
-                yield self._end(message)
-                return
+        try:
+            await self._client.query(_as_stream(prompt, marker))
+            async for message in self._client.receive_messages():
+                self._note_start(message)
+                if isinstance(message, ResultMessage):
+                    if _is_leftover(message, marker):
+                        continue
+                    self._settle()
+                for event in normalize(message):
+                    self._note_trouble(event)
+                    yield event
+                if isinstance(message, ResultMessage):
+                    yield self._end(message)
+                    return
+        except Exception:
+            if not self._unsettled:
+                raise
+        if self._unsettled:
+            yield TurnEnd("", 0.0, 0, True, _UNSETTLED)
+
+    def _settle(self) -> None:
+        """Note that the turn has ended."""
+        self._result_due = False
+        if self._settling is not None and not self._unsettled:
+            self._settling.cancel()
+            self._settling = None
 
     def _end(self, result: ResultMessage) -> TurnEnd:
+        if self._unsettled:  # at the last moment, but its process is ending
+            return TurnEnd(result.session_id, result.total_cost_usd or 0.0, result.num_turns, True, _UNSETTLED)
         interrupted = was_interrupted(result)
-        failure = None if interrupted else failure_of_result(result, *self._api_error)
+        failure = None if interrupted else failure_of_result(result, *self._api_error, self._pause_s)
         self._works_on = failure is not None and failure.exhausted_budget
         return TurnEnd(result.session_id, result.total_cost_usd or 0.0, result.num_turns, interrupted, failure)
 
-    def _note_error(self, event: Event) -> None:
-        if event.kind == "error" and not event.payload.get("subagent"):
+    def _note_trouble(self, event: Event) -> None:
+        if event.payload.get("subagent"):
+            return
+        if event.kind == "error":
             self._api_error = (event.payload.get("error", ""), event.text)
+        elif event.kind == "system" and event.text == "api_retry":
+            # At least what a Retry-After said, if there was one. A longer one is not passed on: the program gives up.
+            self._pause_s = float(event.payload["data"].get("retry_delay_ms") or 0) / 1000
+        elif event.kind in ("text", "thinking", "tool_call"):
+            self._pause_s = 0.0
 
     async def interrupt(self) -> None:
         """End the turn in flight; its result arrives through :meth:`turn`. Without a turn nothing happens.
 
-        Before the agent program has begun the turn it would answer nothing, so then the interrupt waits for that.
+        Before the agent program has begun the turn it would answer nothing, so then the interrupt waits for that. A
+        turn that has not ended ten seconds later is ended with its process; its :class:`TurnEnd` says so.
         """
         if not (self._result_due or self._works_on):
             return
+        if self._result_due and self._settling is None:
+            self._settling = asyncio.ensure_future(self._end_unsettled())
         if not self._started:
             self._stop_wanted = True
             return
         with contextlib.suppress(Exception):  # a process that has just died needs no stopping
             await asyncio.wait_for(self._client.interrupt(), _STOP_S)
+
+    async def _end_unsettled(self) -> None:
+        await asyncio.sleep(_SETTLE_S)
+        self._unsettled, self._result_due = True, False
+        about = await self._client.get_server_info()
+        await end_process(int((about or {})["pid"]))
 
     def _note_stderr(self, line: str) -> None:
         self._stderr.append(line)
@@ -163,8 +205,9 @@ class AgentSession:
             self._stopping = asyncio.ensure_future(self.interrupt())
 
     async def _close(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
+        for task in (self._asking, self._settling):
+            if task is not None:
+                task.cancel()
         if self._result_due or self._works_on:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._stop_turn(), _DRAIN_S)

@@ -49,7 +49,7 @@ def test_an_interrupted_turn_is_told_by_its_reason_not_by_its_subtype(reason: st
         ("billing_error", 400, "fatal", "advice_billing"),
         ("unknown", 400, "fatal", ""),
         ("unknown", 401, "fatal", "advice_credentials"),
-        ("invalid_request", 413, "fatal", ""),
+        ("invalid_request", 413, "fatal", "advice_context"),
         ("a class of the future", None, "unknown", ""),
     ],
 )
@@ -96,6 +96,29 @@ def test_a_limit_of_the_spec_is_named_and_not_tried_again(subtype: str, reason: 
     assert failure.exhausted_budget == (limit == "max_budget_usd")
 
 
+def test_a_terminal_reason_counts_where_there_is_no_error_class() -> None:
+    failure = failure_of_result(failed(terminal_reason="image_error", result="Overloaded with images"))
+    assert failure is not None
+    assert failure.kind == "fatal"
+
+
+@pytest.mark.parametrize(
+    ("words", "waited", "pause"),
+    [
+        ("Request rejected (429)", 0.0, 0.0),
+        ("Request rejected (429)", 2.5, 2.5),
+        ("Request rejected (429) (retry-after: 3600 s)", 0.0, 3600.0),
+        ("too many requests, Retry after 30 seconds", 45.0, 45.0),
+        ("please retry afterwards", 0.0, 0.0),
+    ],
+)
+def test_the_pause_the_endpoint_asks_for_is_known_as_far_as_it_can_be(words: str, waited: float, pause: float) -> None:
+    result = failed(terminal_reason="api_error", api_error_status=429)
+    failure = failure_of_result(result, "rate_limit", words, waited)
+    assert failure is not None
+    assert (failure.kind, failure.pause_s) == ("transient", pause)
+
+
 def test_an_error_without_words_is_told_by_its_subtype() -> None:
     failure = failure_of_result(failed(subtype="error_during_execution", result=None, terminal_reason=None))
     assert failure is not None
@@ -134,6 +157,8 @@ def test_what_the_program_last_said_stands_in_the_failure_on_one_line() -> None:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("what", ["credentials", "billing", "model", "context", "max_turns", "max_budget_usd"])
+@pytest.mark.parametrize(
+    "what", ["credentials", "billing", "model", "endpoint", "context", "max_turns", "max_budget_usd"]
+)
 def test_every_advice_has_a_text(lang: str, what: str) -> None:
     assert texts_for(lang)(f"runtime.advice_{what}")

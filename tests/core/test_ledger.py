@@ -35,6 +35,22 @@ def test_what_a_process_spent_that_died_unheard_is_charged_with_the_next_result(
     assert ledger.charge("a", 3.5) == 2.5
 
 
+def test_so_is_what_the_first_process_of_a_session_spent_that_never_reported_anything() -> None:
+    ledger = Ledger()
+    ledger.owe_nothing()
+    ledger.open("a")
+    ledger.owe("a", 3.0, fork=False)
+    assert ledger.charge("a", 3.5) == 3.5
+
+
+def test_a_fork_whose_first_process_died_still_counts_on_from_its_parent() -> None:
+    ledger = Ledger()
+    ledger.owe("a", 5.0, fork=True)
+    ledger.open("b")
+    ledger.owe("b", 6.0, fork=False)
+    assert ledger.charge("b", 6.5) == 1.5
+
+
 def test_a_transcript_that_knows_less_than_we_do_is_what_the_process_counts_from() -> None:
     ledger = Ledger()
     assert ledger.charge("a", 1.0) == 1.0

@@ -42,6 +42,11 @@ def test_the_delay_is_spread_by_a_quarter_either_way(n: int) -> None:
     assert plain * 0.75 <= policy.delay(n) <= plain * 1.25
 
 
+def test_a_pause_the_endpoint_asks_for_is_never_undercut() -> None:
+    assert Resilience().delay(1, Fixed(0.0), floor=60.0) == 60
+    assert Resilience().delay(5, Fixed(0.0), floor=1.0) == 48
+
+
 def test_failures_are_counted_from_one() -> None:
     with pytest.raises(ValueError, match="from 1"):
         Resilience().delay(0)
@@ -131,6 +136,16 @@ def test_structured_errors_beat_the_text(text: str) -> None:
     assert classify(text, error="invalid_request") == "fatal"
 
 
+@pytest.mark.parametrize("reason", ["image_error", "prompt_too_long", "budget_exhausted", "max_turns"])
+def test_a_terminal_reason_beats_the_text(reason: str) -> None:
+    assert classify("Overloaded, try again", reason=reason) == "fatal"
+
+
+def test_a_terminal_reason_that_says_nothing_leaves_it_to_the_rest() -> None:
+    assert classify("", error="server_error", reason="api_error") == "transient"
+    assert classify("Overloaded", reason="api_error") == "transient"
+
+
 def test_among_structured_errors_fatal_comes_first() -> None:
     assert classify("", status=500, error="authentication_failed") == "fatal"
     assert classify("", status=400, error="server_error") == "fatal"
@@ -207,19 +222,81 @@ def test_the_rest_is_unknown(text: str) -> None:
         ({"ANTHROPIC_BASE_URL": "https://[::1]:9"}, ("::1", 9)),
         ({"HTTPS_PROXY": "http://proxy:3128"}, ("proxy", 3128)),
         ({"https_proxy": "proxy:3128"}, ("proxy", 3128)),
-        ({"ALL_PROXY": "socks5://proxy"}, ("proxy", 1080)),
-        ({"HTTP_PROXY": "http://proxy:3128"}, ("api.anthropic.com", 443)),
-        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "a, .anthropic.com"}, ("api.anthropic.com", 443)),
-        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "*"}, ("api.anthropic.com", 443)),
-        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "thropic.com"}, ("proxy", 3128)),
-        (
-            {"ANTHROPIC_BASE_URL": "http://localhost:1", "HTTP_PROXY": "http://p:2", "no_proxy": "localhost"},
-            ("localhost", 1),
-        ),
+        ({"ALL_PROXY": "proxy:3128"}, ("proxy", 3128)),
+        ({"all_proxy": "https://proxy"}, ("proxy", 443)),
+        ({"HTTP_PROXY": "http://proxy:3128"}, ("proxy", 3128)),
+        ({"HTTPS_PROXY": "http://a:1", "https_proxy": "http://b:2"}, ("b", 2)),
+        ({"HTTPS_PROXY": "http://a:1", "https_proxy": ""}, ("a", 1)),
+        ({"ANTHROPIC_BASE_URL": "http://x", "HTTP_PROXY": "http://a:1", "HTTPS_PROXY": "http://b:2"}, ("b", 2)),
+        ({"HTTP_PROXY": "http://a:1", "all_proxy": "http://b:2"}, ("a", 1)),
+        ({"ALL_PROXY": "socks5://proxy"}, ("api.anthropic.com", 443)),
+        ({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "HTTP_PROXY": "http://proxy:3128"}, ("proxy", 3128)),
     ],
 )
 def test_the_endpoint_is_what_the_first_connection_goes_to(env: dict[str, str], expected: tuple[str, int]) -> None:
     assert endpoint(env) == expected
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "past"),
+    [
+        ("a, .anthropic.com", True),
+        ("*.anthropic.com", True),
+        ("anthropic.com", True),
+        ("API.Anthropic.com", True),
+        ("other api.anthropic.com", True),
+        ("api.anthropic.com:443", True),
+        ("*", True),
+        ("a, *", True),
+        ("thropic.com", False),
+        ("api.anthropic.com:80", False),
+        ("api.anthropic.com.example", False),
+        (".", False),
+        ("10.0.0.0/8", False),
+        ("", False),
+    ],
+)
+def test_what_no_proxy_names_is_reached_directly(no_proxy: str, past: bool) -> None:
+    model, proxy = ("api.anthropic.com", 443), ("proxy", 3128)
+    assert endpoint({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": no_proxy}) == (model if past else proxy)
+
+
+@pytest.mark.parametrize(
+    ("host", "no_proxy", "past"),
+    [
+        ("127.0.0.1", "127.0.0.1", True),
+        ("127.0.0.1", "127.0.0.0/8", True),
+        ("127.0.0.1", "10.0.0.0/8", False),
+        ("[::1]", "::1", True),
+        ("[::1]", "[::1]:9", True),
+        ("[::1]", "[::1]:8", False),
+        ("[::1]", "127.0.0.1", False),
+        ("localhost", "localhost", True),
+    ],
+)
+def test_addresses_may_be_named_by_range(host: str, no_proxy: str, past: bool) -> None:
+    env = {"ANTHROPIC_BASE_URL": f"http://{host}:9", "HTTP_PROXY": "http://proxy:3128", "NO_PROXY": no_proxy}
+    assert endpoint(env) == ((host.strip("[]"), 9) if past else ("proxy", 3128))
+
+
+def test_of_two_lists_of_exceptions_the_one_in_small_letters_counts() -> None:
+    env = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "api.anthropic.com"}
+    assert endpoint({**env, "no_proxy": "a"}) == ("proxy", 3128)
+    assert endpoint({**env, "no_proxy": ""}) == ("api.anthropic.com", 443)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HTTPS_PROXY", "socks5://proxy:1080"),
+        ("HTTP_PROXY", "proxy:3128"),
+        ("http_proxy", "ftp://proxy"),
+        ("ALL_PROXY", "http://"),
+    ],
+)
+def test_a_proxy_the_agent_program_cannot_use_is_refused_by_name(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be a URL"):
+        endpoint({name: value, "NO_PROXY": "*"})
 
 
 @pytest.mark.parametrize("url", ["gateway:80", "ftp://x", "http://", "https://x:99999", "https://x:y", "nonsense"])

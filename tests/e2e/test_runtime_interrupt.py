@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from flower_core import AgentSpec, HumanChannel, Resilience, Runtime, StepResult, coordinator, worker
 from flower_core.events import Event
 from tests.e2e.conftest import MakeStage
-from tests.e2e.stage import LONG_COMMAND, QUICK, Screen, Stage, agent, from_a_thread, play, until
+from tests.e2e.stage import LONG_COMMAND, QUICK, Screen, Stage, agent, from_a_thread, parent_of, play, until
 
 pytestmark = pytest.mark.e2e
 WORDS = "Use blue instead"
@@ -208,6 +211,44 @@ def test_while_a_subagent_works_it_is_stopped_and_the_history_stays_paired(stage
     assert_went_on(stage, result, screen)
     assert [request.speaker for request in stage.requests] == ["coordinator", "worker/coder", "coordinator"]
     assert "I paint." not in result.text
+
+
+async def frozen_and_broken_into(stage: Stage, wanted: str) -> tuple[StepResult, Screen, float]:
+    """A step whose agent program is stopped dead at the first event of kind ``wanted``, and then interrupted."""
+    runtime, screen, frozen = stage.runtime(), Screen(), list[int]()
+
+    def freeze(event: Event) -> None:
+        screen(event)
+        if event.kind == wanted and not frozen:
+            frozen.extend(p for p in stage.agent_processes() if parent_of(p) == os.getpid())
+            os.kill(frozen[0], signal.SIGSTOP)
+
+    running = asyncio.ensure_future(runtime.run(agent("Bash"), "Paint it", on_event=freeze))
+    await until(lambda: frozen)
+    begun = time.monotonic()
+    assert runtime.interrupt(WORDS)
+    return await running, screen, time.monotonic() - begun
+
+
+def test_a_program_that_does_not_heed_it_is_ended_after_ten_seconds_and_costs_no_attempt(staged: MakeStage) -> None:
+    """Frozen before the session is known, and in the middle of a command that would go on for minutes."""
+    run_it = {"text": "I run it.", "tools": [["Bash", {"command": LONG_COMMAND}]]}
+    stages = [staged({"agent": [HEARD, run_it]}) for _ in range(2)]
+
+    async def both() -> list[tuple[StepResult, Screen, float]]:
+        kinds = ("prompt", "tool_call")
+        return await asyncio.gather(*map(frozen_and_broken_into, stages, kinds))
+
+    for stage, (result, screen, took) in zip(stages, play(both()), strict=True):
+        assert (result.ok, result.attempts, result.errors) == (True, 1, [])
+        assert 10 <= took < 30
+        assert result.text.endswith("Blue it is.")
+        assert "Paint it" in stage.requests[-1].talk.prompts[0]
+        assert WORDS in stage.requests[-1].talk.prompts[-1]
+        assert [request.rejected for request in stage.requests if request.rejected] == []
+        (told,) = screen.of("retry")
+        assert "did not heed" in told.text
+        assert stage.agent_processes() == []  # nor does its command go on
 
 
 def test_while_a_question_waits_it_leaves_the_list_and_settles_as_declined(staged: MakeStage) -> None:

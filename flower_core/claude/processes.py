@@ -1,0 +1,66 @@
+"""Ending one agent program that does not heed us any more, with the commands it was running."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+#: Seconds between asking and forcing. Asked (SIGTERM) it takes 0.2 s, writes down its cost and stops its command.
+_ASK_S = 1.0
+
+
+async def end_process(process: int) -> None:
+    """Have ``process`` end: it is asked, and what is left of it and its descendants a second later is killed.
+
+    Descendants are found on Linux only; elsewhere a command may outlive an agent program that had to be killed.
+    """
+    with contextlib.ExitStack() as handles:
+        # A command is a session of its own, so neither signal nor process group reaches it once its parent has gone.
+        family = [_Handle(member) for member in (process, *descendants_of(process))]
+        for member in family:
+            handles.callback(member.close)
+        family[0].send(signal.SIGTERM)
+        await asyncio.sleep(_ASK_S)
+        for member in family:
+            member.send(signal.SIGKILL)
+
+
+def descendants_of(process: int) -> list[int]:
+    """The children of ``process``, theirs, and so on (Linux; elsewhere none)."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has gone
+            # The program's name stands in parentheses and may hold any character, parentheses included.
+            parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    found = list(children.get(process, ()))
+    for child in found:
+        found += children.get(child, ())
+    return found
+
+
+class _Handle:
+    """Holds on to one process, so that no signal can reach another one that has got its id since."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._fd = -1
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(OSError):  # it has gone
+                self._fd = os.pidfd_open(process)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens where the process has gone."""
+        with contextlib.suppress(OSError):
+            if self._fd >= 0:
+                signal.pidfd_send_signal(self._fd, number)
+            elif not hasattr(os, "pidfd_open"):
+                os.kill(self._process, number)
+
+    def close(self) -> None:
+        """Let go of the process."""
+        if self._fd >= 0:
+            os.close(self._fd)
