@@ -33,5 +33,9 @@ class AgentProgramMissing(FlowerError):
     """The agent program could not be found or started."""
 
 
+class AgentUserUnusable(FlowerError):
+    """The agents cannot be run as the user that was named."""
+
+
 class UnknownLanguage(FlowerError, ValueError):
     """There are no texts for the language asked for."""

@@ -194,6 +194,9 @@ class Job:
 
     async def _work(self) -> dict[str, Any]:
         context = self._kit.context(self.params, self.workspace, self._lang)
+        config_dir = self._kit.places.config_dir(self.run_id)
+        # In a thread: it looks at every file there is.
+        admitted = await asyncio.to_thread(self._kit.admit, config_dir, self.workspace, context.workbench.root)
         flow = self._kit.flows.make(self.params, context, self._links())
         self._kit.places.begin(self.run_id, flow.workbench)
         self._listen(flow.channel)
@@ -205,20 +208,15 @@ class Job:
             run_dir=context.run_dir,
             workbench=flow.workbench or False,
             handoff=HandoffPolicy(enabled=self.params.handoff, window=self.params.window),
-            environ=self._model_environ(),
-            upstream=self._kit.relay.upstream if self._kit.relay is not None else "",
-            config_dir=self._kit.places.config_dir(self.run_id),
+            environ={**self._undo.enter_context(self._kit.way_to_model()), **admitted},
+            upstream=self._kit.upstream,
+            config_dir=config_dir,
             run_id=self.run_id,
             lang=self._lang,
         )
         self._undo.callback(self.runtime.close)
         ctx = await flow.run(self.runtime, on_event=self._on_event, on_step=self._on_step)
         return outcome(ctx)
-
-    def _model_environ(self) -> Mapping[str, str]:
-        """The way to the model for this run's sessions: a token of its own, wherever there is a relay to take it."""
-        relay = self._kit.relay
-        return self._kit.environ if relay is None else self._undo.enter_context(relay.lend(self._kit.environ))
 
     def _links(self) -> Links:
         return Links(

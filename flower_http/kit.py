@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flower_core.aside import OracleAnswer, ask_oracle
+from flower_core.claude.agent_user import AgentUser
 from flower_core.workbench import workbench_of
 from flower_http.errors import invalid_body
 from flower_http.flows import FlowContext, Flows
@@ -25,7 +26,7 @@ AskOracle = Callable[..., Coroutine[Any, Any, OracleAnswer]]
 class Kit:
     """What every job of a server needs: how to reach a model, where things lie, which flows there are.
 
-    ``oracle`` answers questions from the side.
+    ``oracle`` answers questions from the side; ``agent_user`` is as whom agents run, None for the server's own user.
     """
 
     flows: Flows
@@ -33,6 +34,7 @@ class Kit:
     environ: Mapping[str, str]
     relay: Relay | None = None
     oracle: AskOracle = ask_oracle
+    agent_user: AgentUser | None = None
     open_asks: OpenAsks = field(default_factory=OpenAsks)
 
     def context(self, params: StartParams, workspace: Path, lang: str) -> FlowContext:
@@ -58,6 +60,10 @@ class Kit:
         The token is good until the context is left.
         """
         return nullcontext(self.environ) if self.relay is None else self.relay.lend(self.environ)
+
+    def admit(self, config_dir: Path, workspace: Path, *more: Path) -> Mapping[str, str]:
+        """Let agents into the places of a run: see :meth:`AgentUser.admit`. Nothing where they run as the server."""
+        return {} if self.agent_user is None else self.agent_user.admit(config_dir, workspace, *more)
 
     @property
     def upstream(self) -> str:

@@ -89,9 +89,6 @@ def check(settings: Settings) -> None:
             f"--host {settings.host} can be reached from other machines, so a token is needed: "
             "run `flower-server token add NAME --scope start`, or set FLOWER_TOKEN"
         )
-    if settings.agent_user:
-        # Ignoring it would leave the operator believing in a wall that is not there.
-        raise StartError("--agent-user (FLOWER_AGENT_USER) is not available in this version; leave it out")
     settings.require_credentials()
 
 

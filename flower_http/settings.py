@@ -81,7 +81,9 @@ TABLE: tuple[Setting, ...] = (
         "--keep-days",
         "for ever",
     ),
-    Setting("lang", parsing.one_of(LANGUAGES), "language of runs that name none", "--lang", "en"),
+    Setting(
+        "lang", parsing.one_of(LANGUAGES), f"language of runs that name none: {', '.join(LANGUAGES)}", "--lang", "en"
+    ),
     Setting(
         "flow",
         parsing.flows,
@@ -92,7 +94,7 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "agent_user",
         parsing.user_name,
-        "system user of the agent program; not available yet",
+        "system user that agents run as; the server has to be root",
         "--agent-user",
         "the server's",
     ),

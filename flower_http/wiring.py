@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
 
+from flower_core.claude.agent_user import AgentUser
 from flower_core.claude.environment import MARK, agent_program
 from flower_core.claude.orphans import mark_of, stop_marked
 from flower_core.errors import FlowerError
@@ -55,6 +56,7 @@ class FlowerService:
     def __init__(self, settings: Settings) -> None:
         agent_program()  # refuse to start without it
         _check_places(settings)
+        self._agent_user = _agent_user(settings)
         self._settings = settings
         flows = Flows(settings.flow)
         with ExitStack() as undo:  # what has been opened is closed again when a later part is refused
@@ -73,7 +75,7 @@ class FlowerService:
             if self._relay is not None:
                 undo.callback(self._relay.close)
             places = Places(settings.workspace_root, settings.data_dir)
-            self._join(settings, Kit(flows, places, environ, self._relay))
+            self._join(settings, Kit(flows, places, environ, self._relay, agent_user=self._agent_user))
             undo.pop_all()
 
     def _join(self, settings: Settings, kit: Kit) -> None:
@@ -158,7 +160,8 @@ class FlowerService:
             self._rehearsal.close()
 
     def _environ(self) -> dict[str, str]:
-        environ = {**self._settings.base_env, **self._settings.model_env, MARK: self._mark}
+        theirs = {} if self._agent_user is None else self._agent_user.environ()
+        environ = {**self._settings.base_env, **self._settings.model_env, **theirs, MARK: self._mark}
         if self._rehearsal is None:
             return environ
         plain = {name: value for name, value in environ.items() if name not in (*CREDENTIALS, "ANTHROPIC_MODEL")}
@@ -199,6 +202,15 @@ def _check_places(settings: Settings) -> None:
     except OSError as error:
         way = "make it a directory that this user can write, or choose another (FLOWER_WORKSPACE_ROOT)"
         raise StartError(f"--workspace-root {root}: {error.strerror}; {way}") from error
+
+
+def _agent_user(settings: Settings) -> AgentUser | None:
+    """Make ready to run agents as another user, if that is wanted. Raises AgentUserUnusable."""
+    if not settings.agent_user:
+        return None
+    user = AgentUser.find(settings.agent_user, settings.data_dir, settings.workspace_root)
+    user.move_in()
+    return user
 
 
 def _opened(kind: Callable[[Path], T], path: Path) -> T:

@@ -18,6 +18,8 @@ from flower_core.files import atomic_write
 
 #: Says whose an agent's process is; see :mod:`flower_core.claude.orphans`.
 MARK = "FLOWER_MARK"
+#: ``UID:GID`` as which the launcher runs the agent program; see :mod:`flower_core.claude.agent_user`.
+RUN_AS = "FLOWER_RUN_AS"
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _MODEL = (
@@ -105,7 +107,7 @@ def session_environment(
     extra: Mapping[str, str],
     tool_timeout_s: float | None,
 ) -> dict[str, str]:
-    """The variables of one session, with two more for the launcher, which drops them and all it is not told to keep.
+    """The variables of one session, with some more for the launcher, which drops them and all it is not told to keep.
 
     ``extra`` are the spec's own and win. ``tool_timeout_s`` is how long an MCP tool may take, in seconds; None
     means as long as it likes. A small value inherited from the environment would cut a person's thinking short.
@@ -120,6 +122,8 @@ def session_environment(
     }
     chosen["FLOWER_KEEP_ENV"] = ",".join(sorted({*chosen, *_FROM_SDK}))
     chosen["FLOWER_PARENT_PID"] = str(os.getpid())
+    if RUN_AS in environ:
+        chosen[RUN_AS] = environ[RUN_AS]
     return chosen
 
 

@@ -4,16 +4,18 @@ Run as ``python -I launch.py AGENT-PROGRAM ARGUMENT…``. It keeps only the vari
 (comma separated) and then becomes the agent program. Should the parent die, which is the process that
 ``FLOWER_PARENT_PID`` names, the agent program gets SIGINT, on which it ends cleanly; without that it finishes its
 whole turn alone (measured: 23 more requests after the parent was killed). Linux has a kernel call for it; elsewhere
-a watcher stays in between. Standard library only, and nothing of flower: it starts with every session.
+a watcher stays in between. With ``FLOWER_RUN_AS`` (``UID:GID``) it gives up root first, for good. Standard library
+only, and nothing of flower: it starts with every session.
 """
 
 import ctypes
 import os
 import signal
+import stat
 import subprocess
 import sys
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38  # linux/prctl.h
 _WATCH_EVERY_S = 0.5
 
 
@@ -23,10 +25,42 @@ def clean_environment(environ: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name in keep}
 
 
+def hand_over(folder: str | os.PathLike[str], uid: int, gid: int) -> None:
+    """Make everything in ``folder`` belong to ``uid`` and ``gid``, and let only root and that group into it (2770).
+
+    Call it as root. Follows no symbolic link. Leaves alone what is somebody else's and has a second name: that may lie
+    where it is not ours to give.
+    """
+    os.chown(folder, 0, gid)
+    os.chmod(folder, 0o2770)  # noqa: S103 - in this order: a chown takes the set-group-ID bit away
+    for _parent, names, files, within in os.fwalk(folder, follow_symlinks=False):
+        for name in (*names, *files):
+            try:
+                about = os.stat(name, dir_fd=within, follow_symlinks=False)
+                shared = about.st_uid != uid and about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode)
+                if (about.st_uid, about.st_gid) != (uid, gid) and not shared:
+                    os.chown(name, uid, gid, dir_fd=within, follow_symlinks=False)
+            except FileNotFoundError:  # it has gone meanwhile
+                continue
+
+
+def give_up_root(run_as: str, config_dir: str) -> None:
+    """Become ``UID:GID``, in no other group and without a way back; the session's own files go along."""
+    uid, gid = (int(part) for part in run_as.split(":"))
+    if config_dir:  # of a session that goes on: the SDK has just laid it out
+        hand_over(config_dir, uid, gid)
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    # No program with a set-user-ID bit (su, sudo) gives any of it back.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    os.umask(0o077)
+
+
 def become(command: list[str], environ: dict[str, str], parent: int) -> None:
     """Turn this process into ``command``, which gets SIGINT when ``parent`` dies (Linux). Never returns."""
-    # The signal fires when the *thread* that started this process ends, so sessions are opened on a thread
-    # that lives as long as the runs do.
+    # Only now, as giving up root would cancel it. The signal fires when the *thread* that started this process ends, so
+    # sessions are opened on a thread that lives as long as the runs do.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
     if os.getppid() != parent:  # it died before the call
         sys.exit(143)
@@ -53,6 +87,8 @@ def main(argv: list[str], platform: str = sys.platform) -> int:
     # Asked of the kernel, a parent that has died before this line would never be missed.
     parent = int(os.environ.get("FLOWER_PARENT_PID") or os.getppid())
     environ = clean_environment(dict(os.environ))
+    if run_as := os.environ.get("FLOWER_RUN_AS"):
+        give_up_root(run_as, os.environ.get("CLAUDE_CONFIG_DIR", ""))
     # A server put into the background by a shell ignores SIGINT, and what it starts would inherit that.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if platform == "linux":

@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from flower_core.claude import launch
-from flower_core.claude.environment import agent_program, check_credentials, session_environment, write_launcher
+from flower_core.claude.environment import (
+    RUN_AS,
+    agent_program,
+    check_credentials,
+    session_environment,
+    write_launcher,
+)
 from flower_core.errors import CredentialsMissing
 from tests.support import eventually
 
@@ -108,6 +114,22 @@ def test_the_launcher_starts_the_agent_program_from_any_directory(tmp_path: Path
     assert agent_program().is_file()
 
 
+def test_only_root_can_run_agents_as_another_user() -> None:
+    program = """
+import os, pathlib
+from flower_core.claude.agent_user import AgentUser
+from flower_core.errors import AgentUserUnusable
+if os.geteuid() == 0:
+    os.seteuid(65534)
+try:
+    AgentUser.find("nobody", pathlib.Path("/data"), pathlib.Path("/work"))
+except AgentUserUnusable as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "--agent-user nobody: only root on Linux can run agents as another user\n"
+
+
 def test_the_environment_of_a_session_is_a_short_list() -> None:
     environ = {
         "PATH": "/bin",
@@ -131,6 +153,8 @@ def test_the_environment_of_a_session_is_a_short_list() -> None:
     kept = set(chosen["FLOWER_KEEP_ENV"].split(","))
     assert kept >= chosen.keys() - {"FLOWER_KEEP_ENV", "FLOWER_PARENT_PID"}
     assert not any(name.startswith("FLOWER") for name in kept)
+    as_another = session_environment({RUN_AS: "7:8"}, config_dir=Path("/c"), extra={RUN_AS: "0:0"}, tool_timeout_s=None)
+    assert as_another[RUN_AS] == "7:8"
 
 
 def test_a_tool_may_wait_as_long_as_a_timer_can() -> None:

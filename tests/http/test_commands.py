@@ -119,10 +119,6 @@ def test_serve_refuses_a_setting_that_cannot_be(data: str) -> None:
     assert_refused(invoke("serve", "--flow", "a=b:c", "--flow", "a=d:e", "--data-dir", data), "--flow")
 
 
-def test_serve_refuses_a_wall_that_this_version_cannot_build(data: str) -> None:
-    assert_refused(invoke("serve", "--rehearse", "--agent-user", "nobody", "--data-dir", data), "--agent-user")
-
-
 def test_serve_refuses_a_spoilt_tokens_file(data: str) -> None:
     Path(data).mkdir()
     (Path(data) / "tokens.json").write_text("{")
