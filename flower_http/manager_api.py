@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from flower_http.documents import Document
 from flower_http.files import Tree
+from flower_http.oracles import OracleQuestion
 from flower_http.projection import RunView
 from flower_http.schemas import StartParams
 from flower_http.views import AskView, MailView
@@ -78,6 +79,17 @@ class Manager(Protocol):
 
     def interrupt(self, run_id: str, text: str) -> None:
         """Stop what the agent does now and let it go on with ``text`` in mind."""
+        ...
+
+    def ask_oracle(self, run_id: str, question: str, *, key: str = "") -> OracleQuestion:
+        """Have a question about the run answered on the side, unless a request with this ``key`` has done so already.
+
+        The question is kept when this returns; its answer is still to come.
+        """
+        ...
+
+    def oracle_answer(self, run_id: str, question_id: str) -> OracleQuestion:
+        """A question about the run, and its answer as far as there is one."""
         ...
 
     def cancel(self, run_id: str) -> RunView:

@@ -1,10 +1,13 @@
-"""Which run is meant where a verb at the root of the API names none."""
+"""Which run is meant where a request names none: a verb at the root of the API, or a start that is repeated."""
 
 from __future__ import annotations
 
 from flower_http.errors import Problem
 from flower_http.log_book import LogBook
+from flower_http.projection import RunView
 
+#: Among the parameters of a run: which request started it.
+REQUEST = "idempotency"
 _RECENT = 200
 
 
@@ -22,3 +25,9 @@ def resolve(book: LogBook) -> str:
     if not ended:
         raise Problem(404, "unknown-run", "there is no run yet; start one with POST /runs")
     return max(ended, key=lambda view: view.ended_at).id
+
+
+def started_with(book: LogBook, key: str) -> RunView | None:
+    """The run that a request with this key started before the server went down, if it came that far."""
+    recent, _ = book.list(limit=_RECENT)
+    return next((view for view in recent if view.params.get(REQUEST) == key), None)

@@ -7,7 +7,6 @@ import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from flower_http.journal import JournalUnavailable
 from flower_http.kit import Kit
 from flower_http.log_book import LogBook
 from flower_http.manager_api import AskFilter
+from flower_http.oracles import OracleQuestion, Oracles
 from flower_http.places import RunIds
 from flower_http.projection import ACTIVE, FINISHED, GETS_NOWHERE, INTERRUPTED, RESUMED, RunView
-from flower_http.resolving import resolve
+from flower_http.resolving import REQUEST, resolve, started_with
 from flower_http.schemas import StartParams
 from flower_http.slots import Claim, Slots
 from flower_http.steering import Steering
@@ -34,9 +34,6 @@ from flower_http.views import AskView, MailView
 CREATE_S = 10.0
 CANCELLED = "cancelled by a person"
 _FLUSH_S = 1.0
-_RECENT = 200
-#: Among the parameters of a run: which request started it.
-_KEY = "idempotency"
 _LOG = logging.getLogger(__name__)
 
 
@@ -69,6 +66,7 @@ class RunManager:
         self._ids = RunIds()
         self._slots: Slots[Job] = Slots(lambda job: job.start(engine, self._ended), max_runs=max_runs, queue=queue)
         self._steering = Steering(self._log, self._slots.find, kit.open_asks)
+        self._oracles = Oracles(engine, kit, self._slots.find, at_once=max_runs)
         self._watch = DiskWatch(book.journal, self._slots, self._go_on, sick_s=sick_s)
 
     # ---- life of the manager
@@ -102,6 +100,7 @@ class RunManager:
             except Exception:
                 _LOG.exception("run %s: its books could not be written", job.run_id)
             job.end("interrupted", "the server was stopped")
+        self._oracles.close(max(0.0, until - time.monotonic()))
         self._slots.wait_idle(max(0.0, until - time.monotonic()))
 
     def ready(self) -> Sequence[str]:
@@ -119,7 +118,7 @@ class RunManager:
 
     def start(self, params: StartParams, *, by: str, key: str = "", again: bool = False) -> RunView:
         """Queue a new run. Raises Problem: 422 for what cannot run, 409 busy workspace, 429 full queue, 503."""
-        known = self._started_with(key) if key and again else None
+        known = started_with(self._book, key) if key and again else None
         if known is not None:
             return known
         run_id = self._ids.make()
@@ -165,6 +164,7 @@ class RunManager:
         if not log.final:
             raise Problem(409, "not-ended", f"the run is {log.view.state}; cancel it first")
         try:
+            self._oracles.stop(run_id)
             self._kit.places.drop(log.view)
             self._book.delete(run_id)  # last, so that no books are left that nobody knows of
         except (OSError, sqlite3.Error, JournalUnavailable) as error:
@@ -227,6 +227,14 @@ class RunManager:
         """Stop what the agent does and let it go on with ``text``."""
         self._steering.interrupt(run_id, text)
 
+    def ask_oracle(self, run_id: str, question: str, *, key: str = "") -> OracleQuestion:
+        """Have a question about the run answered on the side; see oracles.py."""
+        return self._oracles.ask(self._log(run_id), question, key=key)
+
+    def oracle_answer(self, run_id: str, question_id: str) -> OracleQuestion:
+        """A question about the run, and its answer as far as there is one."""
+        return self._oracles.get(self._log(run_id).run_id, question_id)
+
     # ---- inside
 
     def _log(self, run_id: str) -> EventLog:
@@ -244,25 +252,12 @@ class RunManager:
         self._slots.drop(job.run_id)
 
     def _create(self, run_id: str, params: StartParams, workspace: Path, by: str, key: str) -> EventLog:
-        row = {
-            "id": run_id,
-            "flow": params.flow,
-            "task": params.task,
-            "workspace": self._kit.places.shown(workspace),
-            "lang": params.lang or self._lang,
-            "labels": params.labels,
-            "params": {**asdict(params), _KEY: key},
-            "by": by,
-        }
+        more = {REQUEST: key}
+        row = {**self._kit.row(run_id, params, workspace, params.lang or self._lang, **more), "by": by}
         try:
             return self._book.create(row, timeout=self._create_s)
         except JournalUnavailable as error:
             raise unavailable(f"the run was not started: {error}") from error
-
-    def _started_with(self, key: str) -> RunView | None:
-        """The run that a request with this key started before the server went down, if it came that far."""
-        recent, _ = self._book.list(limit=_RECENT)
-        return next((view for view in recent if view.params.get(_KEY) == key), None)
 
     def _end_unstarted(self, log: EventLog) -> None:
         """Write down the end of a run that no job carries. Should one take it up meanwhile, it finds the log closed."""

@@ -15,8 +15,8 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 #: Low to high; a module may import from its own rank and below.
 CORE_RANKS = (
-    ("errors", "events", "files", "loopback", "rights", "texts", "worktrees"),
-    ("agent", "documents", "hook_input", "looks", "operands", "output_files", "shell", "rescue"),
+    ("errors", "events", "files", "git_program", "loopback", "rights", "texts", "worktrees"),
+    ("agent", "documents", "hook_input", "looks", "operands", "output_files", "quiet_git", "shell", "rescue"),
     ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
     ("guards", "spill", "context_watch", "call"),

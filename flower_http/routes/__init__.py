@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flask import Blueprint
 
-from flower_http.routes import asks, files, runs, service, steering
+from flower_http.routes import asks, files, oracle, runs, service, steering
 
 BLUEPRINTS: tuple[Blueprint, ...] = (
     service.blueprint,
@@ -12,4 +12,5 @@ BLUEPRINTS: tuple[Blueprint, ...] = (
     files.blueprint,
     asks.blueprint,
     steering.blueprint,
+    oracle.blueprint,
 )

@@ -61,7 +61,7 @@ def test_it_is_shown_the_workbench_and_the_last_sixty_events_without_noise_or_cr
     events = [
         Event("text", "the very first word"),
         *(Event("text", f"word {number}") for number in range(57)),
-        *(Event(kind, "noise") for kind in ("task", "unknown", "system") for _ in range(30)),  # type: ignore[arg-type]
+        *(Event(kind, "noise") for kind in ("task", "unknown", "system") for _ in range(30)),
         Event("tool_call", "pytest -q", "Bash", {"subagent": True}),
         Event("tool_result", f"KEY={secret} " + "x" * 5000, payload={"is_error": True}),
         Event("ask", "Which flour?", payload={"state": "answered", "answer": "spelt"}),

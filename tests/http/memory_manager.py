@@ -12,6 +12,7 @@ from flower_http.documents import Document
 from flower_http.errors import Problem, unknown_run
 from flower_http.files import Tree
 from flower_http.manager_api import AskFilter
+from flower_http.oracles import OracleQuestion
 from flower_http.projection import RunView
 from flower_http.schemas import StartParams
 from flower_http.views import AskView, MailView
@@ -26,6 +27,7 @@ class MemoryManager:
         self.runs: dict[str, RunView] = {}
         self.started: list[tuple[StartParams, str]] = []
         self.interrupts: list[tuple[str, str]] = []
+        self.questions: dict[str, list[OracleQuestion]] = {}
         self.reasons: list[str] = []
         self.queue = queue
         #: Where the workspaces lie, for the tests that need files.
@@ -117,6 +119,21 @@ class MemoryManager:
     def interrupt(self, run_id: str, text: str) -> None:
         self._running(run_id)
         self.interrupts.append((run_id, text))
+
+    def ask_oracle(self, run_id: str, question: str, *, key: str = "") -> OracleQuestion:
+        self.get(run_id)
+        asked = self.questions.setdefault(run_id, [])
+        if question == "again" and asked:
+            raise Problem(429, "oracle-busy", "one at a time", headers={"Retry-After": "5"})
+        asked.append(OracleQuestion(f"o{len(asked) + 1}", question, NOW, ref=key))
+        return asked[-1]
+
+    def oracle_answer(self, run_id: str, question_id: str) -> OracleQuestion:
+        self.get(run_id)
+        for asked in self.questions.get(run_id, ()):
+            if asked.id == question_id:
+                return replace(asked, state="answered", answer="All is well.", cost_usd=0.02, answered_at=NOW)
+        raise Problem(404, "unknown-question", f"there is no {question_id!r}")
 
     def cancel(self, run_id: str) -> RunView:
         if not self.get(run_id).final:

@@ -15,10 +15,12 @@ from flower_http.kit import Kit
 from flower_http.log_book import LogBook
 from flower_http.places import Places
 from flower_http.projection import RunView
+from flower_http.relay import Relay
 from flower_http.runs import RunManager
 from flower_http.schemas import StartParams
 from tests.http.event_tools import Json, page
 from tests.http.gated_flow import Scene, scene
+from tests.http.scripted_oracle import ScriptedOracle
 from tests.support import eventually
 
 FLOWS = {
@@ -31,10 +33,19 @@ class RunWorld:
     """A manager and what it stands on, in ``home``. ``crash`` loses the process's memory, ``boot`` makes a new one."""
 
     def __init__(
-        self, home: Path, *, flows: Flows | None = None, buffer_bytes: int = BUFFER_BYTES, **limits: Any
+        self,
+        home: Path,
+        *,
+        flows: Flows | None = None,
+        oracle: ScriptedOracle | None = None,
+        relay: Relay | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
+        **limits: Any,
     ) -> None:
         self.home = home
         self.flows = flows or Flows(FLOWS)
+        self.oracle = oracle or ScriptedOracle()
+        self.relay = relay
         self.buffer_bytes = buffer_bytes
         self.limits = {"max_runs": 2, "queue": 2, **limits}
         self.boot()
@@ -47,7 +58,8 @@ class RunWorld:
         self.engine.start()
         places = Places(self.home / "work", self.home / "data")
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "ANTHROPIC_API_KEY": "none"}
-        self.manager = RunManager(self.book, self.engine, Kit(self.flows, places, environ), **self.limits)
+        kit = Kit(self.flows, places, environ, self.relay, oracle=self.oracle)
+        self.manager = RunManager(self.book, self.engine, kit, **self.limits)
         self.manager.start_up(resume=resume)
 
     def shut_down(self) -> None:

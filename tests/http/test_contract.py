@@ -120,7 +120,7 @@ def test_every_body_is_the_one_that_its_view_loads(client: FlaskClient) -> None:
 def test_a_form_holds_the_fields_that_are_text_with_the_same_bounds() -> None:
     bodies = [operation.get("requestBody", {}).get("content", {}) for operation in operations().values()]
     forms = [content for content in bodies if FORM in content]
-    assert len(forms) == 9
+    assert len(forms) == 10
     for content in forms:
         said, form = content["application/json"]["schema"], content[FORM]["schema"]
         texts = {name: as_text(field) for name, field in said["properties"].items() if "string" in field["type"]}

@@ -43,6 +43,7 @@ class World:
     def __init__(self, settings: Settings, manager: MemoryManager, keys: SqliteKeys, book: LogBook) -> None:
         self.manager = manager
         self.keys = keys
+        self.folder = settings.data_dir
         self.open: FlaskClient = create_app(settings, manager=manager, book=book, keys=keys).test_client()
         self.run: str = json_of(self.open.post("/runs", json={"task": "a", "workspace": "w"}))["id"]
         manager.put(self.run, asks=(SETTLED,))
@@ -61,6 +62,19 @@ class World:
 
     def post(self, path: str, **body: Any) -> TestResponse:
         return self.open.post(path, json=body)
+
+    def ask_twice(self) -> TestResponse:
+        """The reply to a question that is asked while another one about the run is being answered."""
+        self.post(f"{self.at}/oracle", question="again")
+        return self.post(f"{self.at}/oracle", question="again")
+
+    def part_of_a_file(self, wanted: str) -> TestResponse:
+        """The reply to a request for these bytes of a file that has three."""
+        self.manager.workspaces = self.folder
+        file = self.folder / self.manager.get(self.run).workspace / "three"
+        file.parent.mkdir()
+        file.write_bytes(b"123")
+        return self.open.get(f"{self.at}/files/three", headers={"Range": wanted})
 
     def failing(self, name: str, error: Exception) -> FlaskClient:
         """A client of the app whose manager raises ``error`` in the method ``name``."""
@@ -137,6 +151,9 @@ CASES: dict[str, Callable[[World], TestResponse]] = {
     "not-found": lambda world: world.open.get("/nowhere"),
     "unknown-run": lambda world: world.open.get("/runs/20200101t000000000-0000"),
     "unknown-ask": lambda world: world.post(f"{world.at}/answer", ask_id="q9", text="x"),
+    "unknown-question": lambda world: world.open.get(f"{world.at}/oracle/o9"),
+    "unknown-document": lambda world: world.open.get(f"{world.at}/documents/goal"),
+    "unknown-file": lambda world: world.open.get(f"{world.at}/files/nothing"),
     "method-not-allowed": lambda world: world.open.delete("/runs"),
     "request-timeout": lambda world: _on_the_wire(b"GET / HTTP/1.1\r\n", deadlines=Deadlines(head=0.1)),
     "workspace-busy": lambda world: world.post("/runs", task="a", workspace="w"),
@@ -144,18 +161,20 @@ CASES: dict[str, Callable[[World], TestResponse]] = {
     "ask-settled": lambda world: world.post(f"{world.at}/answer", ask_id="q1", text="x"),
     "not-running": _ended,
     "not-interrupted": lambda world: world.post(f"{world.at}/resume"),
+    "not-ended": lambda world: world.open.delete(world.at),
     "which-run": _two_runs,
     "idempotency-in-progress": lambda world: _idempotent(world, "{}"),
     "cursor-ahead": lambda world: world.open.get(f"{world.at}/events?after=99"),
     "epoch-changed": lambda world: world.open.get(f"{world.at}/events?epoch=other"),
     "cursor-expired": _expired,
     "body-too-large": lambda world: world.open.post("/runs", data=b"x" * (MAX_BODY_BYTES + 1)),
+    "range-not-satisfiable": lambda world: world.part_of_a_file("bytes=9-"),
     "unsupported-media-type": lambda world: world.open.post("/runs", data="<a/>", content_type="text/xml"),
     "invalid-body": lambda world: world.post("/runs", task=3),
     "unknown-flow": lambda world: world.post("/runs", flow="nobody"),
-    "not-available": lambda world: world.post("/runs", isolate=True),
     "idempotency-mismatch": lambda world: _idempotent(world, '{"other": 1}'),
     "queue-full": _full,
+    "oracle-busy": lambda world: world.ask_twice(),
     "internal-error": lambda world: world.failing("get", RuntimeError("secret")).get(world.at),
     "journal-unavailable": lambda world: world.failing("list", sqlite3.OperationalError("disk")).get("/runs"),
     "not-ready": _unready,
@@ -214,7 +233,7 @@ def test_405_says_what_is_allowed(world: World, path: str) -> None:
         assert reply.headers["Allow"]
 
 
-@pytest.mark.parametrize("path", ["", "/runs//x", "/runs/", "/static/x", "/runs/r1/files", "/metrics/", "/\xff"])
+@pytest.mark.parametrize("path", ["", "/runs//x", "/runs/", "/static/x", "/runs/r1/file", "/metrics/", "/\xff"])
 def test_what_does_not_exist_is_a_problem_and_no_redirect(world: World, path: str) -> None:
     assert json_of(world.open.get("/", environ_overrides={"PATH_INFO": path}))["type"] == "not-found"
 
