@@ -10,22 +10,12 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 from flower_client import Ask, Event, FlowerClient, FlowerClientError
-from room import Room
+from room import Chat, Room
 
 SERVER = os.environ.get("FLOWER_URL", "http://127.0.0.1:8420"), os.environ.get("FLOWER_TOKEN", "")
-
-
-class Chat(Protocol):
-    """All that the bot wants of a chat. A message has a name that stays when it is delivered again."""
-
-    def post(self, text: str) -> None: ...
-    def newest(self) -> str: ...
-    def messages(self, after: str) -> Iterator[tuple[str, str]]: ...
 
 
 class Bot:
