@@ -38,7 +38,8 @@ def reader(server: FlowerServer) -> str:
     done = subprocess.run(
         command, env=clean_environ(server.data_dir.parent), capture_output=True, text=True, check=True
     )
-    return max(re.findall(r"\S+", done.stdout), key=len)
+    words: list[str] = re.findall(r"\S+", done.stdout)
+    return max(words, key=len)
 
 
 def popen(server: FlowerServer, *words: str, token: str = TOKEN) -> subprocess.Popen[str]:
