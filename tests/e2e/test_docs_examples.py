@@ -1,4 +1,4 @@
-"""The example of docs/workflows.md runs as printed: its own test, and the same flow behind a server."""
+"""The example of docs/writing-a-workflow.md runs as printed: its own test, and the same flow behind a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.serving import FlowerServer
 
-PAGE = (Path(__file__).parents[2] / "docs" / "workflows.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-workflow.md").read_text(encoding="utf-8")
 #: Every block begins with the name of its file.
 FILES = {name: body for body, name in re.findall(r"```(?:python|toml)\n(# (\S+)\n.*?)```", PAGE, re.DOTALL)}
 
