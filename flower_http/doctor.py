@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from flower_core.claude.agent_user import AgentUser
 from flower_core.claude.environment import agent_program
 from flower_core.errors import FlowerError
 from flower_core.rehearsal import Play
@@ -56,6 +57,8 @@ def diagnose(settings: Settings) -> list[Finding]:
         ("flows", _flows),
         ("memory", _memory),
     ]
+    if settings.agent_user:
+        checks.insert(1, ("agent user", _agent_user))
     return [_look(name, check, settings) for name, check in checks]
 
 
@@ -75,6 +78,11 @@ def _program(settings: Settings) -> str:
     if done.returncode:
         raise StartError(f"{path} does not run (exit code {done.returncode}); reinstall claude-agent-sdk")
     return done.stdout.strip()
+
+
+def _agent_user(settings: Settings) -> str:
+    user = AgentUser.find(settings.agent_user, settings.data_dir, settings.workspace_root)
+    return f"{user.name} (id {user.uid}) can execute the agent program and get to the workspaces"
 
 
 def _credentials(settings: Settings) -> str:

@@ -180,3 +180,10 @@ def test_an_impossible_setting_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path, FLOWER_PORT="many")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "FLOWER_PORT" in done.stderr
+
+
+def test_a_user_that_agents_cannot_run_as_is_named(tmp_path: Path) -> None:
+    done = run(tmp_path, "--rehearse", "--agent-user", "no-such-user-here")
+    assert done.returncode == 1
+    [line] = [line for line in done.stdout.splitlines() if "agent user" in line]
+    assert line.startswith("MISSING  agent user: --agent-user no-such-user-here")
