@@ -128,25 +128,27 @@ class Flows:
     def __init__(self, registered: Mapping[str, str]) -> None:
         self._registered = {name: _load(name, target) for name, target in registered.items()}
 
-    def check(self, params: StartParams, context: FlowContext) -> None:
+    def check(self, context: FlowContext) -> None:
         """Refuse what cannot be run, before anything is kept of it. Raises Problem 422."""
+        params = context.request
         if params.isolate:
             _check_isolation(context.workspace)
         if params.flow == "starter":
-            self._check_starter(params, context)
+            self._check_starter(context)
         elif params.flow == ONCE_STEP:
-            self._check_once(params, context)
+            self._check_once(context)
         elif params.flow not in self._registered:
             names = ", ".join(["starter", "once", *self._registered])
             raise Problem(422, "unknown-flow", f"there is no flow {params.flow!r}; there are: {names}")
 
-    def make(self, params: StartParams, context: FlowContext, links: Links) -> Flow:
+    def make(self, context: FlowContext, links: Links) -> Flow:
         """The flow of one run. Raises what the flow's own maker raises."""
-        if params.flow == "starter":
-            return _starter(params, context, links)
-        if params.flow == ONCE_STEP:
-            return _once(params, context, links)
-        flow = self._custom(params.flow, context)
+        name = context.request.flow
+        if name == "starter":
+            return _starter(context, links)
+        if name == ONCE_STEP:
+            return _once(context, links)
+        flow = self._custom(name, context)
         # A copy: a ready object must not tell its next run what was said to this one.
         return replace(flow, opening=links.opening, cut_off=links.cut_off) if links.opening or links.cut_off else flow
 
@@ -155,7 +157,8 @@ class Flows:
         return name if isinstance(self._registered.get(name), Workflow) else ""
 
     @staticmethod
-    def _check_starter(params: StartParams, context: FlowContext) -> None:
+    def _check_starter(context: FlowContext) -> None:
+        params = context.request
         if params.task.strip():
             return
         state = wake_state(context.workspace, context.run_dir, workbench=context.workbench, lang=context.lang)
@@ -163,7 +166,8 @@ class Flows:
             raise invalid_body({"task": ["must say what is to be done: there is nothing to wake in this workspace"]})
 
     @staticmethod
-    def _check_once(params: StartParams, context: FlowContext) -> None:
+    def _check_once(context: FlowContext) -> None:
+        params = context.request
         if not params.task.strip():
             raise invalid_body({"task": ["must say what is to be done"]})
         if params.resume is not None and not _has_session(context.run_dir / SESSIONS_FILE, params.resume):
@@ -187,7 +191,8 @@ def _check_isolation(workspace: Path) -> None:
         raise invalid_body({"isolate": [str(error)]}) from error
 
 
-def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
+def _starter(context: FlowContext, links: Links) -> Flow:
+    params = context.request
     return starter_flow(
         params.task,
         workspace=context.workspace,
@@ -211,7 +216,8 @@ def _starter(params: StartParams, context: FlowContext, links: Links) -> Flow:
     )
 
 
-def _once(params: StartParams, context: FlowContext, links: Links) -> Flow:
+def _once(context: FlowContext, links: Links) -> Flow:
+    params = context.request
     spec = AgentSpec(
         ONCE_STEP,
         params.instructions,

@@ -197,7 +197,7 @@ class Job:
         config_dir = self._kit.places.config_dir(self.run_id)
         # In a thread: it looks at every file there is.
         admitted = await asyncio.to_thread(self._kit.admit, config_dir, self.workspace, context.workbench.root)
-        flow = self._kit.flows.make(self.params, context, self._links())
+        flow = self._kit.flows.make(context, self._links())
         self._kit.places.begin(self.run_id, flow.workbench)
         self._listen(flow.channel)
         self.channel = flow.channel

@@ -50,7 +50,7 @@ class Kit:
             # By a link; whatever it leads to would be opened to the agents.
             raise invalid_body({"workspace": ["has a workbench that is a link out of the server's workspace root"]})
         try:
-            self.flows.check(params, context)
+            self.flows.check(context)
         except ValueError as error:
             raise invalid_body({"flow": [str(error)]}) from error
 

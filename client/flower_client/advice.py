@@ -22,7 +22,11 @@ _BY_SLUG = {
     "unknown-file": "`flower-client files RUN_ID` lists what is there.",
     "not-running": "`flower-client show RUN_ID` shows its state.",
     "not-found": OTHER_VERSION,
+    "host-not-allowed": "`flower-server token add NAME --scope start` on the server makes a token for --token.",
+    "not-ready": "`flower-server doctor` on the server says what it lacks.",
+    "journal-unavailable": "Make room on the server's disk; runs that it has stopped go on by themselves then.",
 }
+_BY_STATUS = {401: UNAUTHORIZED, 403: TOO_SMALL}
 #: What an older server says of a field that it does not know.
 _UNKNOWN_FIELD = "there is no such field"
 
@@ -34,11 +38,13 @@ def for_connection(reason: str) -> str:
     return NO_TLS if "SSL" in reason else UNREACHABLE
 
 
-def for_problem(document: Mapping[str, object]) -> str:
-    """About a refusal, by its problem document; "" where there is nothing to add."""
+def for_problem(status: int, document: Mapping[str, object]) -> str:
+    """About a refusal, by its problem document, else by its HTTP ``status``; "" where there is nothing to add."""
     if _UNKNOWN_FIELD in str(document.get("errors")):
         return OTHER_VERSION
-    return _BY_SLUG.get(str(document.get("type")), "")
+    if needed := document.get("needed"):  # the scope, of a token that has a smaller one
+        return f"`flower-server token add NAME --scope {needed}` makes a token that reaches so far."
+    return _BY_SLUG.get(str(document.get("type")), _BY_STATUS.get(status, ""))
 
 
 def for_versions(server: str, client: str) -> str:

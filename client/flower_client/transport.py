@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
-from flower_client.advice import NOT_OURS, TOO_SMALL, UNAUTHORIZED, URL, for_connection, for_problem
+from flower_client.advice import NOT_OURS, URL, for_connection, for_problem
 from flower_client.config import TIMEOUT_S
 from flower_client.errors import (
     BadReply,
@@ -191,17 +191,17 @@ class Transport:
             raise BadReply(f"{self.url} redirects to {where}", hint="Give that address with --url.", status=status)
         problem = data if isinstance(data, dict) else {}
         if status in (401, 403):
-            hint = UNAUTHORIZED if status == 401 else TOO_SMALL
-            raise NotAllowed(status, {"title": "not allowed", **problem}, hint=hint, retry_after_s=retry_after)
+            document = {"title": "not allowed", **problem}
+            raise NotAllowed(status, document, hint=for_problem(status, problem), retry_after_s=retry_after)
         if status >= 500 or "type" not in problem:
             words = problem.get("detail") or problem.get("title") or f"HTTP {status} without a problem document"
             raise (Unreachable if problem else BadReply)(
                 f"{self.url}: {words}",
-                hint="" if problem else NOT_OURS,
+                hint=for_problem(status, problem) if problem else NOT_OURS,
                 status=status,
                 retry_after_s=retry_after,
             )
-        raise Refused(status, problem, hint=for_problem(problem), retry_after_s=retry_after)
+        raise Refused(status, problem, hint=for_problem(status, problem), retry_after_s=retry_after)
 
 
 def may_succeed_later(error: FlowerClientError) -> bool:

@@ -147,13 +147,39 @@ def test_a_certificate_nobody_vouches_for_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "hint"),
+    ("status", "problem", "hint"),
     [
-        ({"type": "invalid-body", "errors": {"params": ["there is no such field"]}}, OTHER_VERSION),
-        ({"type": "not-found"}, OTHER_VERSION),
-        ({"type": "invalid-body", "errors": {"rounds": ["must be from 1 to 100"]}}, ""),
-        ({"type": "unknown-run"}, "`flower-client runs` lists them."),
+        (422, {"type": "invalid-body", "errors": {"params": ["there is no such field"]}}, OTHER_VERSION),
+        (404, {"type": "not-found"}, OTHER_VERSION),
+        (422, {"type": "invalid-body", "errors": {"rounds": ["must be from 1 to 100"]}}, ""),
+        (404, {"type": "unknown-run"}, "`flower-client runs` lists them."),
+        (401, {}, "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME` makes one."),
+        (
+            403,
+            {"type": "scope-too-small", "needed": "steer"},
+            "`flower-server token add NAME --scope steer` makes a token that reaches so far.",
+        ),
+        (
+            403,
+            {"type": "host-not-allowed"},
+            "`flower-server token add NAME --scope start` on the server makes a token for --token.",
+        ),
+        (503, {"type": "not-ready"}, "`flower-server doctor` on the server says what it lacks."),
+        (
+            503,
+            {"type": "journal-unavailable"},
+            "Make room on the server's disk; runs that it has stopped go on by themselves then.",
+        ),
     ],
 )
-def test_what_an_older_server_refuses_leads_to_doctor(problem: dict[str, object], hint: str) -> None:
-    assert for_problem(problem) == hint
+def test_a_refusal_comes_with_what_to_do_about_it(status: int, problem: dict[str, object], hint: str) -> None:
+    assert for_problem(status, problem) == hint
+
+
+@pytest.mark.parametrize("slug", ["not-ready", "journal-unavailable"])
+def test_a_server_in_trouble_is_told_with_what_to_do_there(server: ScriptedServer, slug: str) -> None:
+    server.faults.append(refusal(503, slug))
+    with FlowerClient(server.url, attempts=1) as client, pytest.raises(Unreachable) as error:
+        client.run("r1")
+    assert error.value.hint == for_problem(503, {"type": slug})
+    assert error.value.hint

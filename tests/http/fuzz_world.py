@@ -28,7 +28,6 @@ from flower_http.flows import Flow, FlowContext, Flows, Links
 from flower_http.idempotency import SqliteKeys
 from flower_http.parking import ParkingDispatcher
 from flower_http.poll import EventsApp
-from flower_http.schemas import StartParams
 from flower_http.server import make_server
 from flower_http.settings import Settings
 from tests.http.run_world import RunWorld
@@ -71,7 +70,7 @@ class QuestionerFlows(Flows):
         super().__init__({})
         self._patience_s = patience_s
 
-    def make(self, params: StartParams, context: FlowContext, links: Links) -> Flow:
+    def make(self, context: FlowContext, links: Links) -> Flow:
         """The flow of one run."""
         return Questioner([], channel=context.channel(timeout_s=self._patience_s))
 

@@ -67,7 +67,7 @@ def test_a_flow_can_be_a_file_and_takes_its_context_or_nothing(tmp_path: Path) -
     )
     flows = Flows({name: f"{tmp_path / 'mine.py'}:{name}" for name in ("told", "silent")})
     for name, expected in (("told", "the task"), ("silent", "nothing")):
-        made = flows.make(StartParams(flow=name), context(tmp_path, task="the task"), links(tmp_path))
+        made = flows.make(context(tmp_path, flow=name, task="the task"), links(tmp_path))
         assert isinstance(made, Workflow)
         assert made.name == expected
 
@@ -138,14 +138,14 @@ def test_a_session_the_workspace_holds_can_be_resumed(tmp_path: Path) -> None:
     key = {"project_key": "p", "session_id": "0b0e-1"}
     asyncio.run(store.append(key, [{"type": "user", "uuid": "u-1"}]))
     store.close()
-    Flows({}).check(about.request, about)
+    Flows({}).check(about)
     with pytest.raises(Problem):
-        Flows({}).check(replace(about.request, resume="0b0e-2"), about)
+        Flows({}).check(replace(about, request=replace(about.request, resume="0b0e-2")))
 
 
 def test_a_resumed_flow_is_told_what_people_said_and_a_shared_object_is_not_changed(tmp_path: Path) -> None:
     flows = Flows(FLOWS)
-    made = flows.make(StartParams(flow="solo"), context(tmp_path), links(tmp_path, "it was said"))
+    made = flows.make(context(tmp_path, flow="solo"), links(tmp_path, "it was said"))
     assert isinstance(made, Gated)
     assert made.opening == "it was said"
     assert SOLO.opening == ""
@@ -200,10 +200,10 @@ def test_a_budget_holds_for_the_whole_run_however_often_its_server_restarts(
     tmp_path: Path, spent: float, left: float
 ) -> None:
     ties = replace(links(tmp_path, ""), spent_usd=spent)
-    once = Flows({}).make(StartParams(task="x", flow="once", budget_usd=2.0), context(tmp_path), ties)
+    once = Flows({}).make(context(tmp_path, task="x", flow="once", budget_usd=2.0), ties)
     assert isinstance(once, OnceFlow)
     assert once.spec.max_budget_usd == pytest.approx(left)
-    flow = Flows({}).make(StartParams(task="x", budget_usd=2.0), context(tmp_path), ties)
+    flow = Flows({}).make(context(tmp_path, task="x", budget_usd=2.0), ties)
     assert isinstance(flow, Workflow)
     assert flow.budget_usd == pytest.approx(left)
     assert ties.left_of(None) is None
