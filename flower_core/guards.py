@@ -21,11 +21,14 @@ from typing import Any
 from flower_core.agent import AgentSpec, Worker
 from flower_core.hook_input import Guard, given, is_main_thread
 from flower_core.output_files import OutputFiles
+from flower_core.quiet_git import quiet
 from flower_core.shell import is_ephemeral
 from flower_core.spill import SPILLED_TOOLS, spill
 from flower_core.texts import DEFAULT_LANG, texts_for
 from flower_core.workbench import Workbench
 
+#: The longest a look may take, in milliseconds: what it reads may turn out to be a pipe that nobody writes to.
+LOOK_MS = 60_000
 #: The tools by which an agent changes something itself.
 ACTING_TOOLS = ("Bash", "Write", "Edit", "NotebookEdit")
 #: The tools that name a file or directory, with the field that does; left out, the working directory is meant.
@@ -66,7 +69,9 @@ def rules_for(
     Its file tools are held to ``workspace``, the workbench, the directories the spec names, and ``roots``. With a
     workbench, outputs of ``spill_threshold`` characters and more go into a file there; None or 0: none do.
     """
-    acting = delegate(spec.glance, spec.lang) if spec.delegate_only else whitelist(spec.allowed_tools, spec.lang)
+    acting = (
+        delegate(spec.glance, workspace, spec.lang) if spec.delegate_only else whitelist(spec.allowed_tools, spec.lang)
+    )
     bench = [] if workbench is None else [workbench.root]
     inside = [workspace, *bench, *(workspace / directory for directory in spec.dirs), *roots]
     rules = [
@@ -94,8 +99,12 @@ def whitelist(allowed: Iterable[str], lang: str = DEFAULT_LANG) -> Guard:
     return guard
 
 
-def delegate(glance: bool, lang: str = DEFAULT_LANG) -> Guard:
-    """Deny the main thread every acting tool; with ``glance``, a Bash command that only looks passes."""
+def delegate(glance: bool, cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
+    """Deny the main thread every acting tool; with ``glance``, a Bash command that only looks passes.
+
+    It runs so that git starts no program of the repository's own, and for :data:`LOOK_MS` at most; in the ``cwd`` of
+    the hook input, else in ``cwd``.
+    """
     text = texts_for(lang)
 
     def guard(hook: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +116,7 @@ def delegate(glance: bool, lang: str = DEFAULT_LANG) -> Guard:
         call = given(hook)
         command = call.get("command")
         if isinstance(command, str) and not call.get("run_in_background") and is_ephemeral(command):
-            return {}
+            return _instead({**call, "command": quiet(command, _cwd(hook, cwd)), "timeout": _look_time(call)})
         return deny(text("guards.glance"))
 
     return guard
@@ -128,9 +137,7 @@ def paths(roots: Sequence[Path], cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
         tool = hook.get("tool_name")
         if tool not in PATH_FIELDS:
             return {}
-        base = hook.get("cwd")
-        if not isinstance(base, str) or not os.path.isabs(base):
-            base = str(cwd.absolute())
+        base = _cwd(hook, cwd)
         allowed = resolved if tool in _WRITERS else (*resolved, *_saved_outputs(hook))
         for path in _named(str(tool), given(hook), base):
             if path is None or not all(_within(real, allowed) for real in _readings(path, base)):
@@ -186,6 +193,17 @@ def deny(reason: str) -> dict[str, Any]:
             "permissionDecisionReason": reason.strip(),
         }
     }
+
+
+def _cwd(hook: Mapping[str, Any], default: Path) -> str:
+    """The directory a call is made in."""
+    told = hook.get("cwd")
+    return told if isinstance(told, str) and os.path.isabs(told) else str(default.absolute())
+
+
+def _look_time(call: Mapping[str, Any]) -> int:
+    asked = call.get("timeout")
+    return min(int(asked), LOOK_MS) if isinstance(asked, int | float) and asked > 0 else LOOK_MS
 
 
 def _instead(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,9 @@ harmless; whatever is not on it is refused. Three rules hold for every command:
 - A program that would read standard input needs a file to read, unless something is piped into it. What else
   an operand may be is in :mod:`flower_core.operands`.
 
-What this cannot see: programs named in the repository's own configuration. ``git`` may run a configured
-fsmonitor, filter, external diff, textconv or signature checker (no pager: the output is no terminal), ``rg`` obeys
-``RIPGREP_CONFIG_PATH``, and a shell profile may alias anything. Whoever can write those can run commands
-already.
+What no text shows is somebody else's: programs that a repository's configuration names
+(:mod:`flower_core.quiet_git`), and a named pipe or a link to a device that is already there (the time a look may take
+is bounded). A shell profile may alias anything; whoever can write one can run commands already.
 """
 
 from __future__ import annotations
@@ -129,9 +128,10 @@ _GREP = """-i -v -w -x -c -l -L -n -H -h -o -q -s -a -I -b -U -E -F -P -A: -B: -
 
 #: The commands by name, git's by name and subcommand. ``find`` has a grammar of its own, see :func:`_find`.
 RULES: dict[str, Rule] = {
+    # Without -v: given twice it shows a diff, and nothing keeps that from starting a configured textconv.
     "git status": Rule(
-        """-s -b -v -z -u? --short --branch --porcelain? --long --verbose --show-stash --untracked-files? --ignored?
-        --ahead-behind --no-ahead-behind --no-renames --find-renames? --column? --no-column --ignore-submodules?""",
+        """-s -b -z -u? --short --branch --porcelain? --long --show-stash --untracked-files? --ignored?
+        --ahead-behind --no-ahead-behind --no-renames --find-renames? --column? --no-column""",
         wild="inside",
     ),
     "git diff": Rule(f"{_DIFF} --cached --staged --merge-base", ops.ordinary, wild="inside"),
@@ -170,6 +170,7 @@ RULES: dict[str, Rule] = {
         "-NUM -n: -c: -q -v -z -r --lines: --bytes: --quiet --silent --verbose --zero-terminated",
         ops.tail,
         wild="inside",
+        never="^-cf",  # an old spelling of -f: GNU tail follows the file
     ),
     "wc": Rule("-c -m -l -L -w --bytes --chars --lines --max-line-length --words --total=", ops.files),
     "stat": Rule("-L -f -t -x -c: --dereference --file-system --terse --format= --printf=", ops.no_stdin),
@@ -245,16 +246,23 @@ def _known_to_find(text: str) -> bool:
     return text in _FIND_WORDS or _FIND_VALUE.fullmatch(text) is not None
 
 
+def git_subcommand(words: Sequence[Word]) -> int:
+    """The index of git's subcommand in ``words``: behind the general flags that a look may carry."""
+    at = 1
+    while at < len(words) and words[at].text in ("--no-pager", "--no-optional-locks"):
+        at += 1
+    return at
+
+
 def is_look(words: Sequence[Word], *, piped: bool) -> bool:
     """Whether one simple command only looks. ``piped`` says that its standard input comes from a pipe."""
     name, args = words[0].text, words[1:]
     if name == "find":
         return _find(args)
     if name == "git":
-        while args and args[0].text in ("--no-pager", "--no-optional-locks"):
-            args = args[1:]
-        if not args or args[0].wild >= 0:
+        at = git_subcommand(words)
+        if at >= len(words) or words[at].wild >= 0:
             return False
-        name, args = f"git {args[0].text}", args[1:]
+        name, args = f"git {words[at].text}", words[at + 1 :]
     rule = RULES.get(name)
     return rule is not None and rule.allows(args, piped=piped)

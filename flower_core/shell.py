@@ -8,13 +8,14 @@ Deliberately refused although some of it would be harmless: expansion of any kin
 or ``~`` (``$HOME`` too: what it becomes is not in the command; ``{`` unquoted), ``$'…'`` and ``$"…"``,
 comments, ``!``, ``[[``, subshells and braces, assignments before a command, background, here-documents and
 here-strings, any line break inside the command, control characters, blanks other than space and tab.
-Redirection passes to and from ``/dev/null`` and between numbered descriptors (``2>&1``).
+Redirection passes to and from ``/dev/null`` and between the three standard descriptors (``2>&1``).
 """
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
@@ -28,13 +29,31 @@ MAX_LENGTH = 4000
 _BLANKS = b" \t"
 _WORDS = frozenset({"word", "number", "string", "raw_string", "concatenation"})
 _WILDCARDS = "*?["
+_STANDARD = ("0", "1", "2")
 # Characters that mean something to some shell when they are neither quoted nor escaped. The grammar turns most of
 # them into nodes of their own; should it ever leave one inside a word, this list still refuses it.
 _LIVE = frozenset("`$(){}<>|&;\"'")
 
 
-class _NotALook(Exception):
+class _NotALook(ValueError):
     """The command holds something that is not on the list."""
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A simple command: its words, where each begins and ends in the source (bytes), and whether it is piped into."""
+
+    words: tuple[Word, ...]
+    spans: tuple[tuple[int, int], ...]
+    piped: bool
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A command without the blanks around it, as bytes, and its simple commands, at least one, in no special order."""
+
+    source: bytes
+    commands: tuple[Simple, ...]
 
 
 def is_ephemeral(command: str) -> bool:
@@ -44,21 +63,13 @@ def is_ephemeral(command: str) -> bool:
     Never raises; anything not understood is False.
     """
     try:
-        return all(is_look(words, piped=piped) for words, piped in _parse(command))
+        return all(is_look(simple.words, piped=simple.piped) for simple in parse(command).commands)
     except _NotALook:
         return False
 
 
-def split_words(command: str) -> list[list[Word]] | None:
-    """The simple commands of ``command`` as words, in no particular order; None when it is not plain enough."""
-    try:
-        return [words for words, _ in _parse(command)]
-    except _NotALook:
-        return None
-
-
-def _parse(command: str) -> list[tuple[list[Word], bool]]:
-    """Every simple command as its words, and whether something is piped into it. At least one; raises _NotALook."""
+def parse(command: str) -> Parsed:
+    """``command`` as the shell will read it. Raises ValueError when it is not plain enough to be a look."""
     text = command.strip(" \t\n")
     if not text or len(text) > MAX_LENGTH or any(_is_hidden(char) for char in text):
         raise _NotALook("empty, long or with hidden characters")
@@ -66,10 +77,10 @@ def _parse(command: str) -> list[tuple[list[Word], bool]]:
     root = Parser(_BASH).parse(source).root_node
     if root.has_error:
         raise _NotALook("syntax")
-    found = list(_commands(root, source))
+    found = tuple(_commands(root, source))
     if not found:
         raise _NotALook("no command")
-    return found
+    return Parsed(source, found)
 
 
 def _is_hidden(char: str) -> bool:
@@ -80,7 +91,7 @@ def _is_hidden(char: str) -> bool:
     return char not in " \t" and unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
 
 
-def _commands(root: Node, source: bytes) -> Iterator[tuple[list[Word], bool]]:
+def _commands(root: Node, source: bytes) -> Iterator[Simple]:
     waiting = [(root, False)]
     while waiting:
         node, piped = waiting.pop()
@@ -99,7 +110,7 @@ def _commands(root: Node, source: bytes) -> Iterator[tuple[list[Word], bool]]:
                     _check_redirect(redirect, source)
                 waiting.append((body, piped))
             case "command":
-                yield _words(node, source), piped
+                yield _simple(node, source, piped)
             case _:
                 raise _NotALook(node.type)
 
@@ -139,25 +150,25 @@ def _check_redirect(node: Node, source: bytes) -> None:
     between = (
         operator.type in {">&", "<&"}
         and target.type == "number"
-        and source[target.start_byte : target.end_byte].isdigit()
+        and _raw(target, source) in _STANDARD  # what else is open belongs to whoever started the shell
     )
     if not (to_nowhere or between):
         raise _NotALook("redirection")
 
 
-def _words(node: Node, source: bytes) -> list[Word]:
-    """The words of a simple command. The first one must be spelled out plainly."""
+def _simple(node: Node, source: bytes, piped: bool) -> Simple:
+    """A simple command. Its first word must be spelled out plainly."""
     name, *args = node.children
     if name.type != "command_name" or [child.type for child in name.children] != ["word"]:
         raise _NotALook("command name")
     words = [Word(_raw(name, source))]
-    end = name.end_byte
+    spans = [(name.start_byte, name.end_byte)]
     for arg in args:
-        if arg.start_byte == end or arg.type not in _WORDS:
+        if arg.start_byte == spans[-1][1] or arg.type not in _WORDS:
             raise _NotALook(arg.type)
         words.append(_word(arg, source))
-        end = arg.end_byte
-    return words
+        spans.append((arg.start_byte, arg.end_byte))
+    return Simple(tuple(words), tuple(spans), piped)
 
 
 def _word(node: Node, source: bytes) -> Word:

@@ -6,16 +6,14 @@ from the last commit of the main checkout.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from flower_core.files import append_text, read_text
+from flower_core.git_program import ask_git
 
 #: The directory of all worktrees, relative to the workspace.
 WORKTREES = ".claude/worktrees"
-_GIT_TIMEOUT_S = 30.0
 
 
 def check_repository(workspace: Path) -> Path:
@@ -28,8 +26,8 @@ def check_repository(workspace: Path) -> Path:
         raise ValueError("isolate needs git, and there is no git program on the path")
     top = directory = ""
     if workspace.is_dir():
-        top = _git(workspace, "rev-parse", "--show-toplevel")
-        directory = _git(workspace, "rev-parse", "--git-common-dir")
+        top = ask_git(workspace, "rev-parse", "--show-toplevel")
+        directory = ask_git(workspace, "rev-parse", "--git-common-dir")
     if not top:
         raise ValueError(f"isolate needs a git repository, and {workspace} is not in one; run git init, then commit")
     if Path(top).resolve() != workspace:
@@ -37,7 +35,7 @@ def check_repository(workspace: Path) -> Path:
     git_dir = (workspace / directory).resolve()
     if git_dir != workspace / ".git":
         raise ValueError(f"isolate needs the main checkout of a git repository, and {workspace} belongs to {git_dir}")
-    if not _git(workspace, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
+    if not ask_git(workspace, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
         raise ValueError(f"isolate needs a commit to start from, and the repository {workspace} has none; commit there")
     return git_dir
 
@@ -52,18 +50,3 @@ def prepare_repository(workspace: Path) -> None:
     present = read_text(exclude) if exclude.exists() else ""
     if line not in present.splitlines():
         append_text(exclude, ("" if not present or present.endswith("\n") else "\n") + line + "\n")
-
-
-def _git(workspace: Path, *args: str) -> str:
-    """What git prints, "" when it fails. Asked only what makes it run no other program."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
-        # Whom the repository belongs to is of no matter here: nothing of its configuration is acted on.
-        ["git", "-c", "safe.directory=*", *args],
-        cwd=workspace,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_GIT_TIMEOUT_S,
-    )
-    return os.fsdecode(done.stdout).removesuffix("\n") if done.returncode == 0 else ""

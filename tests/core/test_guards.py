@@ -13,6 +13,9 @@ from flower_core.guards import ACTING_TOOLS, PATH_FIELDS, delegate, index, isola
 from flower_core.hook_input import Guard
 from flower_core.texts import texts_for
 from flower_core.workbench import Workbench
+from tests.repositories import git, repository
+
+HERE = Path(__file__).parent
 
 
 def call(tool: str, *, agent_id: str | None = None, cwd: Path | None = None, **given: Any) -> dict[str, Any]:
@@ -67,7 +70,7 @@ def test_whitelist_takes_a_tool_with_a_pattern_as_listed() -> None:
 
 
 def test_delegate_denies_every_acting_tool_of_the_main_thread() -> None:
-    guard = delegate(False, "en")
+    guard = delegate(False, HERE, "en")
     for tool in ACTING_TOOLS:
         assert "Agent" in reason(guard(call(tool, command="git status")))
         assert guard(call(tool, agent_id="a1", command="rm x")) == {}
@@ -75,18 +78,50 @@ def test_delegate_denies_every_acting_tool_of_the_main_thread() -> None:
 
 
 def test_delegate_with_glance_lets_looks_pass_and_nothing_else() -> None:
-    guard = delegate(True, "en")
-    assert guard(call("Bash", command="git status | head -5")) == {}
+    guard = delegate(True, HERE, "en")
+    assert passed(guard(call("Bash", command="cat a.py | head -5"))) == "cat a.py | head -5"
     assert "intended" in reason(guard(call("Bash", command="git commit -m x")))
     assert reason(guard(call("Write", file_path="x")))
     assert guard(call("Bash", command="git commit", agent_id="a1")) == {}
+
+
+def passed(answer: dict[str, Any]) -> str:
+    """The command that is run in place of the one that was asked for."""
+    inner = answer["hookSpecificOutput"]
+    assert set(inner) == {"hookEventName", "updatedInput"}
+    return str(inner["updatedInput"]["command"])
+
+
+def test_a_git_that_looks_is_kept_from_starting_programs(tmp_path: Path) -> None:
+    guard = delegate(True, tmp_path, "en")
+    command = passed(guard(call("Bash", command="ls && git diff HEAD | wc -l")))
+    assert command.startswith("ls && GIT_OPTIONAL_LOCKS=0 ")
+    assert command.endswith(" git diff --no-ext-diff --no-textconv --ignore-submodules=dirty HEAD | wc -l")
+
+
+def test_the_filters_of_the_repository_the_call_is_made_in_are_switched_off(tmp_path: Path) -> None:
+    inner = repository(tmp_path / "inner")
+    git(inner, "config", "filter.od=d.x.clean", "rm -rf .")
+    guard = delegate(True, tmp_path, "en")
+    assert "filter.od=d.x.clean" in passed(guard(call("Bash", cwd=inner, command="git status")))
+    assert "filter" not in passed(guard(call("Bash", command="git status")))
+    assert "filter" not in passed(guard(call("Bash", cwd=tmp_path / "gone", command="git status")))
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(None, 60_000), (5_000, 5_000), (600_000, 60_000), (0, 60_000), ("long", 60_000)]
+)
+def test_a_look_has_a_minute_at_most(asked: object, given: int) -> None:
+    answer = delegate(True, HERE, "en")(call("Bash", command="cat pipe", description="Look", timeout=asked))
+    expected = {"command": "cat pipe", "description": "Look", "timeout": given}
+    assert answer["hookSpecificOutput"]["updatedInput"] == expected
 
 
 @pytest.mark.parametrize(
     "given", [{}, {"command": None}, {"command": ["ls"]}, {"command": "ls", "run_in_background": True}]
 )
 def test_glance_refuses_what_it_cannot_judge(given: dict[str, Any]) -> None:
-    assert reason(delegate(True, "en")(call("Bash", **given)))
+    assert reason(delegate(True, HERE, "en")(call("Bash", **given)))
 
 
 # paths
@@ -384,7 +419,7 @@ def test_isolate_has_no_opinion_on_other_tools() -> None:
 def denied(spec: AgentSpec, place: Path, hook: dict[str, Any], bench: Workbench | None = None) -> bool:
     rules = rules_for(spec, workspace=place / "ws", workbench=bench)
     return any(
-        rule.guard(hook)
+        "permissionDecision" in rule.guard(hook).get("hookSpecificOutput", {})
         for rule in rules
         if rule.event == "PreToolUse" and (rule.matcher is None or hook["tool_name"] in rule.matcher.split("|"))
     )

@@ -11,6 +11,7 @@ import pytest
 from flower_core import AgentSpec, HumanChannel, Workbench, clarify, coordinator, judge, oracle, worker
 from tests.e2e.conftest import MakeStage
 from tests.e2e.stage import QUICK, Screen, Stage, agent, play
+from tests.repositories import git, repository
 
 pytestmark = pytest.mark.e2e
 SECRET = "the secret of another directory"
@@ -192,6 +193,27 @@ def test_the_coordinator_may_glance_and_nothing_more(staged: MakeStage) -> None:
     assert refused == [False, False, True, True, True, False]
     assert "x.py" in shown[1][1]
     assert [path.name for path in stage.workspace.iterdir()] == ["x.py"]
+
+
+def test_a_look_starts_no_program_of_the_repository_and_is_remembered_as_it_was_asked(staged: MakeStage) -> None:
+    look = "git status --short && git diff --stat"
+    stage = staged({"coordinator": [{"tools": [["Bash", {"command": look}]]}, {"text": "Seen."}]})
+    repository(stage.workspace)
+    trap = stage.home / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {stage.home}/sprung\n")
+    trap.chmod(0o755)
+    for name in ("core.fsmonitor", "diff.external"):
+        git(stage.workspace, "config", name, str(trap))
+    (stage.workspace / "README").write_text("Changed.\n")
+    spec = replace(roles()["coordinator"], env=QUICK)
+    runtime, screen = stage.runtime(), Screen()
+    first = play(runtime.run(spec, "Look", on_event=screen))
+    ((_, text),) = [(event.payload["is_error"], event.text) for event in screen.of("tool_result")]
+    assert text.split()[:4] == ["M", "README", "README", "|"]
+    assert not (stage.home / "sprung").exists()
+    # What may expire later is told by the command in the history: it must still be a look there.
+    play(runtime.run(spec, "Go on", resume=first.session_id))
+    assert [call.input["command"] for call in stage.requests[-1].talk.calls] == [look]
 
 
 def test_a_coordinator_without_glance_runs_nothing(staged: MakeStage) -> None:
