@@ -74,9 +74,11 @@ def test_it_is_sent_back_by_its_tests_and_reviewed_by_one_who_knows_the_plan(
 
 
 def test_code_that_never_passes_its_tests_is_not_reviewed(rehearsal: Rehearsal) -> None:
-    played = rehearsal(params={"rounds": "1"})
+    played = rehearsal(params={"rounds": "1"}, answer=lambda question, options: None)
     assert (played.failed_at, played.steps) == ("Implement", ["Investigate", "Implement"])
     assert "AssertionError" in played.ctx["what the tests said"]
+    states = [event.payload["state"] for event in played.events if event.kind == "ask"]
+    assert states == ["asked", "declined"], "None declines"
 
 
 def test_a_reviewer_who_refuses_ends_the_run_with_the_reason(rehearsal: Rehearsal, tmp_path: Path) -> None:
@@ -94,12 +96,6 @@ def test_a_reviewer_who_refuses_ends_the_run_with_the_reason(rehearsal: Rehearsa
 def test_parameters_it_does_not_know_are_refused(rehearsal: Rehearsal, params: dict[str, str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         rehearsal(params=params)
-
-
-def test_a_question_can_be_declined_in_a_rehearsal(rehearsal: Rehearsal) -> None:
-    played = rehearsal(answer=lambda question, options: None, params={"rounds": "1"})
-    states = [event.payload["state"] for event in played.events if event.kind == "ask"]
-    assert states == ["asked", "declined"]
 
 
 def test_a_rehearsal_needs_a_play_that_can_be_performed(rehearsal: Rehearsal) -> None:
@@ -131,6 +127,17 @@ def test_a_client_starts_it_by_name_with_parameters_and_sees_it_through(server: 
     assert "slug.py" in {entry.name for entry in server.workspace(run).iterdir()}
     rows = json.loads(client(server, "--json", "steps", run["id"]).stdout)
     assert [row["step"] for row in rows["steps"] if row["ok"]] == ALL_STEPS
+
+
+def test_it_goes_on_with_its_parameters_when_the_server_was_killed_under_it(server: FlowerServer) -> None:
+    run = server.start_run("Make slugs", flow="fix", params={"rounds": "1"}, workspace="killed")
+    ask = server.wait_for_ask(run["id"])
+    server.kill()
+    server.start_again()
+    server.post(f"/runs/{run['id']}/answer", ask_id=ask["id"], option=2)
+    ended = server.wait_for(run["id"], "failed", "succeeded")
+    assert (ended["state"], ended["failed_at"]) == ("failed", "Implement"), "a single round, as was asked for"
+    assert '"_".join' in (server.workspace(run) / "slug.py").read_text().replace("'", '"')
 
 
 def test_what_a_flow_says_of_its_parameters_reaches_the_client(server: FlowerServer) -> None:
