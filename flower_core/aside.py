@@ -51,19 +51,21 @@ async def ask_oracle(
     model: str | None = None,
     environ: Mapping[str, str] | None = None,
     upstream: str = "",
+    config_dir: Path | str | None = None,
 ) -> OracleAnswer:
     """Have ``question`` answered about the run that works in ``workspace``, from its files and its last ``events``.
 
     The oracle only reads, asks nobody, and stops after 12 turns or 0.50 US dollars. It has a runtime and books of its
     own in ``<run_dir>/aside``, so that nothing it says or costs reaches the run's session, manifest or lineage.
-    ``environ`` and ``upstream`` are those of :class:`Runtime`. May be called while the run works, and after it.
+    ``environ``, ``upstream`` and ``config_dir``, which is removed in the end, are those of :class:`Runtime`. May be
+    called while the run works, and after it.
 
     Raises ValueError for an empty question and CredentialsMissing; whatever else goes wrong is in the answer.
     """
     if not question.strip():
         raise ValueError("ask the oracle something; the question is empty")
     aside, name = Path(run_dir) / FOLDER, uuid.uuid4().hex
-    config = aside / "config" / name
+    config = Path(config_dir or aside / "config" / name)
     runtime = Runtime(
         workspace=workspace,
         run_dir=aside,

@@ -19,16 +19,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from flower_core.aside import FOLDER
 from flower_core.events import Event
 from flower_core.files import atomic_write
-from flower_core.workbench import Workbench, workbench_of
+from flower_core.workbench import Workbench
 from flower_http.encode import rfc3339
 from flower_http.engine import Engine
 from flower_http.errors import Problem, invalid_body, unavailable
 from flower_http.event_log import EventLog
 from flower_http.jobs import Job
 from flower_http.kit import Kit
+from flower_http.schemas import StartParams
 
 #: Of how many of its last events a run is looked at; most say nothing to a person, and 60 are shown in the end.
 _RECENT = 400
@@ -189,19 +189,23 @@ class Oracles:
     async def _answer(self, log: EventLog, asked: OracleQuestion, events: list[Event]) -> OracleQuestion:
         view, kit = log.view, self._kit
         workspace = kit.places.root / view.workspace
-        run_dir = kit.places.oracle_dir(log.run_id)
-        admitted = await asyncio.to_thread(kit.admit, run_dir / FOLDER / "config" / "home", workspace)
+        workbench = self._workbench(log, workspace)
+        # A name of its own: sessions that share such a directory can talk to each other.
+        config_dir = kit.places.config_dir(f"{log.run_id}-o")
+        beside = [] if workbench is None else [workbench.root]
+        admitted = await asyncio.to_thread(kit.admit, config_dir, workspace, *beside)
         with kit.way_to_model() as environ:
             answer = await kit.oracle(
                 asked.question,
                 workspace=workspace,
-                run_dir=run_dir,
-                workbench=self._workbench(log, workspace),
+                run_dir=kit.places.oracle_dir(log.run_id),
+                workbench=workbench,
                 events=events,
                 lang=view.lang or "en",
                 model=view.params.get("model"),
                 environ={**environ, **admitted},
                 upstream=kit.upstream,
+                config_dir=config_dir,
             )
         state: Literal["answered", "failed"] = "answered" if answer.ok else "failed"
         return replace(asked, state=state, answer=answer.text, cost_usd=answer.cost_usd, error=answer.error)
@@ -211,7 +215,8 @@ class Oracles:
         job = self._job_of(log.run_id)
         if job is not None and job.runtime is not None:
             return job.runtime.workbench
-        usual = workbench_of(workspace, lang=log.view.lang or "en")
+        params = StartParams.restore(log.view.params)
+        usual = self._kit.context(params, workspace, log.view.lang or "en").workbench
         return usual if usual.root.is_dir() else None
 
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flower_core.aside import FOLDER
 from flower_core.lineage import FILE_NAME, Lineage
 from flower_core.manifest import Manifest
 from flower_core.runtime import SESSIONS_FILE
@@ -148,8 +147,6 @@ class Places:
         for left in (self._data / "config").glob("*"):
             if left.name not in unfinished:
                 shutil.rmtree(left, ignore_errors=True)
-        for left in (self._data / "oracle").glob(f"*/{FOLDER}/config"):
-            shutil.rmtree(left, ignore_errors=True)
 
     def drop(self, view: RunView) -> None:
         """Forget a run that has ended: its documents, its rows of the manifest, and what was said in it or about it.

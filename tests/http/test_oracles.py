@@ -133,8 +133,9 @@ def test_a_question_the_server_died_over_has_failed_and_can_be_asked_again(
     folder = world.home / "data" / "oracle" / run.id
     oracle.go.clear()
     asked = world.manager.ask_oracle(run.id, "Well?")
+    eventually(lambda: oracle.asked)
     as_killed = (folder / "o1.json").read_bytes()
-    (folder / "aside" / "config" / "left").mkdir(parents=True)
+    oracle.asked[0]["config_dir"].mkdir(parents=True)
     world.crash()
     (folder / "o1.json").write_bytes(as_killed)
     oracle.go.set()
@@ -142,7 +143,7 @@ def test_a_question_the_server_died_over_has_failed_and_can_be_asked_again(
     found = world.manager.oracle_answer(run.id, asked.id)
     assert (found.state, found.answer) == ("failed", "")
     assert "ask again" in found.error
-    assert not (folder / "aside" / "config").exists()
+    assert not oracle.asked[0]["config_dir"].exists()
     assert answered(world, run.id).id == "o2"
 
 
