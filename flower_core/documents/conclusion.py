@@ -7,7 +7,7 @@ wording; a lone 1 or 0. The words are data (``texts/shared/documents.toml``); th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -84,14 +84,10 @@ class _Claim:
 
 def _claims(plain: str) -> Iterator[_Claim]:
     """Every state word in order of appearance, the longest at each place; phrases that claim nothing are skipped."""
+    states = _states_by_word()
     for match in _state_words().finditer(plain):
-        state = _state_of((match.lastgroup or "").rpartition("_")[0])
-        if state:
-            yield _Claim(state, match.start(), match.end())
-
-
-def _state_of(name: str) -> State:
-    return next((state for state in _CLAIMABLE if state == name), "")
+        if match.lastgroup != "void":
+            yield _Claim(states[match[0].replace("\n", " ")], match.start(), match.end())
 
 
 def _weigh(plain: str, claims: list[_Claim]) -> Reading:
@@ -179,24 +175,24 @@ def _lone_number(plain: str) -> State:
 
 
 @cache
+def _states_by_word() -> Mapping[str, State]:
+    return {fold(word): state for state in _CLAIMABLE for word in shared()["verdict"][state]}
+
+
+@cache
 def _state_words() -> re.Pattern[str]:
     # Alternatives are tried from left to right at each place: phrases that claim nothing first, then the words of
-    # all states, the longest first, so that no word is found inside a longer one that means something else.
-    words = sorted(
-        ((word, state) for state in _CLAIMABLE for word in shared()["verdict"][state]), key=lambda pair: -len(pair[0])
-    )
+    # all states, the longest first, so that no word is found inside a longer one that means something else. Bare
+    # words beside each other are told apart by their first letter, which is fast; a group around each is not.
+    words = sorted(_states_by_word(), key=len, reverse=True)
+    latin, other = ([word for word in words if word[0].isascii() == ascii_] for ascii_ in (True, False))
     void = "|".join(f"(?:{phrase})" for phrase in shared()["verdict"]["void"])
-    return re.compile(
-        "|".join(
-            [f"(?P<void>{void})", *(f"(?P<{state}_{n}>{_bounded(word)})" for n, (word, state) in enumerate(words))]
-        )
-    )
+    # A word in Latin letters must not be part of a longer one.
+    return re.compile(rf"(?P<void>{void})|(?<![^\W\d_])(?:{_either(latin)})(?![^\W\d_])|(?:{_either(other)})")
 
 
-def _bounded(word: str) -> str:
-    """``word`` as a pattern; a word in Latin letters must not be part of a longer one."""
-    escaped = re.escape(fold(word)).replace(r"\ ", r"\s")
-    return rf"(?<![^\W\d_]){escaped}(?![^\W\d_])" if word[0].isascii() else escaped
+def _either(words: list[str]) -> str:
+    return "|".join(re.escape(word).replace(r"\ ", "[ \n]") for word in words)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -165,3 +166,11 @@ def test_a_list_that_says_nothing_failed_is_empty(nothing: str) -> None:
 def test_a_lone_number_behind_a_word_that_announces_it_is_the_conclusion(text: str) -> None:
     assert Verdict.parse(text).state == "achieved"
     assert Verdict.parse(text.replace("1", "0")).state == "not_yet"
+
+
+@pytest.mark.parametrize("unit", ["sin a, ", "no se ", "quand a ", "n'ai "])
+def test_a_conclusion_as_long_as_a_reply_can_be_is_read_in_no_long_time(unit: str) -> None:
+    Verdict.parse("logrado")  # compiles the words, once
+    began = time.process_time()
+    Verdict.parse(f"## Conclusión\nlogrado. {unit * (90_000 // len(unit))}")
+    assert time.process_time() - began < 1.2
