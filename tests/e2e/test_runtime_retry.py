@@ -44,14 +44,6 @@ def test_the_prompt_of_a_retry_carries_no_detail_of_the_error(staged: MakeStage)
     assert not re.search(r"529|overload|error|attempt", said, re.IGNORECASE)
 
 
-def test_a_stream_that_is_cut_is_taken_up_again(staged: MakeStage) -> None:
-    cut = {"when": {"request": 0}, "text": "x" * 400, "cut": 5}
-    stage = staged({"agent": [cut, {"text": "Done."}]})
-    result = play(stage.runtime().run(agent(), "Do it"))
-    assert (result.ok, result.attempts) == (True, 2)
-    assert result.text.endswith("Done.")
-
-
 def test_attempts_are_bounded(staged: MakeStage) -> None:
     stage = staged({"agent": [{"error": "overloaded"}]})
     screen = Screen()
@@ -65,28 +57,6 @@ def test_without_resilience_nothing_is_tried_again(staged: MakeStage) -> None:
     stage = staged({"agent": [OVERLOADED, {"text": "Done."}]})
     result = play(stage.runtime(resilience=False).run(agent(), "Do it"))
     assert (result.ok, result.attempts, len(stage.requests)) == (False, 1, 1)
-
-
-@pytest.mark.parametrize(
-    ("error", "said", "advice"),
-    [
-        ("authentication", "401", "Check ANTHROPIC_API_KEY"),
-        ("permission", "403", "Check ANTHROPIC_API_KEY"),
-        ("credit", "credit balance", "Check the balance"),
-        ("not-found", "", "Check the model's name"),
-        ("invalid-request", "400", ""),
-    ],
-)
-def test_what_another_attempt_cannot_mend_stops_at_once_and_says_what_to_do(
-    staged: MakeStage, error: str, said: str, advice: str
-) -> None:
-    stage = staged({"agent": [{"error": error}]})
-    screen = Screen()
-    result = play(stage.runtime().run(agent(), "Do it", on_event=screen))
-    assert (result.ok, result.attempts, len(result.errors)) == (False, 1, 1)
-    assert said.lower() in result.error.lower()
-    assert advice in result.error
-    assert screen.of("retry") == []
 
 
 @pytest.mark.parametrize("compact", [{}, {"DISABLE_COMPACT": "1"}])

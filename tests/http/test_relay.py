@@ -157,6 +157,24 @@ def test_the_errors_of_the_model_arrive_as_they_are() -> None:
             made.close()
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [("3600", "Slow down (retry-after: 3600 s)"), ("Wed, 21 Oct 2026 07:28:00 GMT", "Slow down"), ("", "Slow down")],
+)
+def test_a_pause_the_endpoint_asks_for_stands_in_its_words(asked: str, words: str) -> None:
+    headers = {"retry-after": asked} if asked else {}
+    said = {"error": [429, "rate_limit_error", "Slow down"], "headers": headers}
+    with RehearsalServer({"default": [said]}) as rehearsal:
+        made = Relay(rehearsal.url, {"x-api-key": "k"}, runs=1)
+        made.start()
+        try:
+            reply = post(made, made.app.admit())
+            assert (reply.status_code, reply.headers.get("retry-after", "")) == (429, asked)
+            assert reply.json()["error"] == {"type": "rate_limit_error", "message": words}
+        finally:
+            made.close()
+
+
 @pytest.mark.parametrize("header", [("x-api-key", "sk-the-real-key"), ("Authorization", "Bearer sk-the-real-key")])
 def test_an_error_that_repeats_the_credential_arrives_without_it(header: tuple[str, str]) -> None:
     said = [401, "authentication_error", "the key sk-the-real-key is not known here"]
@@ -182,6 +200,21 @@ def test_what_is_lent_holds_no_credential_and_ends_with_the_run(
         assert environ["ANTHROPIC_BASE_URL"] == relay.url
         assert post(relay, environ["ANTHROPIC_API_KEY"]).status_code == 200
     assert post(relay, environ["ANTHROPIC_API_KEY"]).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("theirs", "lent"),
+    [
+        ({}, "127.0.0.1"),
+        ({"NO_PROXY": "far"}, "far,127.0.0.1"),
+        ({"no_proxy": "near", "NO_PROXY": "far"}, "near,127.0.0.1"),
+    ],
+)
+def test_what_is_reached_without_a_proxy_stays_so_and_the_relay_is_one_of_them(
+    relay: Relay, theirs: dict[str, str], lent: str
+) -> None:
+    with relay.lend(theirs) as environ:
+        assert (environ["NO_PROXY"], environ["no_proxy"]) == (lent, lent)
 
 
 @pytest.mark.parametrize(
