@@ -6,6 +6,7 @@ workbench lies inside the workspace its paths are shown relative to it, otherwis
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ class Workbench:
         """
         before = self.as_found()
         if before is not self:
-            shutil.move(before.root, self.root)
+            before._move_to(self.root)
         with acting_for(self.root):
             for section in SECTIONS:
                 (self.root / section).mkdir(parents=True, exist_ok=True)
@@ -112,10 +113,20 @@ class Workbench:
 
     def as_found(self) -> Workbench:
         """Where its files are now: itself, or the one inside the workspace that :meth:`ensure` will move here."""
-        if self.root != beside(self.workspace) or self.root.exists():
+        if self.root != beside(self.workspace) or self.index_path.exists():
             return self
         inside = Workbench(self.workspace, max_index_entries=self.max_index_entries, lang=self.lang)
         return self if inside.external or not inside.root.is_dir() else inside
+
+    def _move_to(self, root: Path) -> None:
+        """Move all there is to ``root``, the index last: while there is none, the move is not over."""
+        with acting_for(root):
+            root.mkdir(exist_ok=True)
+            for path in sorted(self.root.iterdir(), key=lambda path: path == self.index_path):
+                if not (root / path.name).exists():
+                    shutil.move(path, root / path.name)
+            with contextlib.suppress(OSError):  # something of that name lies there, and stays
+                self.root.rmdir()
 
     def show(self, path: Path | str) -> str:
         """``path`` as agents should write it: relative when inside the workspace, else absolute."""

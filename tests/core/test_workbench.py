@@ -160,8 +160,19 @@ def test_nothing_is_moved_over_what_lies_there_or_to_another_place(tmp_path: Pat
     inside = workbench_of(tmp_path / "ws", lang="en").ensure()
     for outside in (tmp_path / "elsewhere", beside(tmp_path / "ws")):
         outside.mkdir()
+        (outside / "INDEX.md").write_text("another one")
         Workbench(tmp_path / "ws", home=outside, lang="en").ensure()
         assert inside.index_path.is_file()
+
+
+def test_a_move_that_broke_off_goes_on(tmp_path: Path) -> None:
+    inside = workbench_of(tmp_path / "ws", lang="en").ensure()
+    (inside.notes / "brief.md").write_text("kept")
+    (beside(tmp_path / "ws") / "scripts").mkdir(parents=True)  # also: a directory that was made ready for it
+    bench = workbench_of(tmp_path / "ws", lang="en")
+    assert bench.as_found().root == inside.root
+    assert (bench.ensure().notes / "brief.md").read_text() == "kept"
+    assert bench.as_found() is bench
 
 
 def test_a_link_is_not_moved(tmp_path: Path) -> None:
