@@ -173,4 +173,4 @@ def test_a_conclusion_as_long_as_a_reply_can_be_is_read_in_no_long_time(unit: st
     Verdict.parse("logrado")  # compiles the words, once
     began = time.process_time()
     Verdict.parse(f"## Conclusión\nlogrado. {unit * (90_000 // len(unit))}")
-    assert time.process_time() - began < 1.2
+    assert time.process_time() - began < 2.5
