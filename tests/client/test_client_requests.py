@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from email.utils import formatdate
 from importlib.metadata import version
 from pathlib import Path
@@ -202,3 +203,43 @@ def test_retry_after_in_all_its_forms() -> None:
     dated = parse_retry_after(formatdate(now + 30, usegmt=True), now=lambda: now)
     assert dated is not None
     assert 28 <= dated <= 30
+
+
+def test_every_post_carries_a_key_of_its_own_that_stays_over_repetitions(
+    client: FlowerClient, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Rye?")
+    run.ask("q2", "Salt?")
+    run.state = "interrupted"
+    calls: list[Callable[[], object]] = [
+        lambda: client.resume("r1"),
+        lambda: client.start("bake"),
+        lambda: client.once("what?"),
+        lambda: client.say("r1", "hello"),
+        lambda: client.answer("r1", "q1", "yes"),
+        lambda: client.decline("r1", "q2"),
+        lambda: client.interrupt("r1", "stop"),
+        lambda: client.cancel("r1"),
+    ]
+    keys = []
+    for call in calls:
+        server.seen.clear()
+        server.faults.extend([hang_up, html(502)])
+        call()
+        assert [seen.method for seen in server.seen] == ["POST"] * 3
+        keys.append({seen.headers["idempotency-key"] for seen in server.seen})
+    assert all(len(each) == 1 for each in keys)
+    assert len(set.union(*keys)) == len(calls)
+    assert (run.mail, run.interrupts) == (["hello"], ["stop"])
+
+
+def test_a_silent_server_is_given_up_after_the_timeout_and_a_held_read_is_not(
+    server: ScriptedServer, run: ScriptedRun
+) -> None:
+    with FlowerClient(server.url, attempts=1, timeout_s=0.3) as client:
+        server.faults.append(lambda answer: time.sleep(1.5))
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="no answer in time"):
+            client.runs()
+        assert time.monotonic() - begun < 1.2
+        assert client.events("r1", after=1, wait=0.8).events == ()
