@@ -22,7 +22,9 @@ STOP_S = 15
 def main() -> int:
     """Run the demonstration; returns the exit code of the client."""
     home = Path(tempfile.mkdtemp(prefix="flower-demo-"))
+    # What has been set up for a real server must lead this one astray neither by variables nor by files.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("FLOWER_")}
+    environ["XDG_CONFIG_HOME"] = str(home)
     command: list[str | Path] = [BIN / "flower-server", "serve", "--rehearse", "--port", "0", "--data-dir", home]
     log = home / "server.log"
     with log.open("wb") as errors:
@@ -35,6 +37,7 @@ def main() -> int:
             env=environ,
             text=True,
             process_group=0,
+            cwd=home,
         )
     _leave_in_order()
     try:

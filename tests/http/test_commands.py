@@ -31,7 +31,9 @@ def _build_nothing(settings: Settings) -> Service:
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No .env of anybody's, neither here nor in the configuration directory."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 def invoke(*arguments: str, **environ: str) -> Result:
