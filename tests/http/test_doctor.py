@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from flower_core.rehearsal import shipped_plays
 from flower_http.doctor import Finding, diagnose
 from flower_http.serving import data_dir
 from flower_http.settings import Settings
@@ -93,8 +94,8 @@ def test_a_wrong_endpoint_is_named(home: Path, url: str, advice: str) -> None:
 
 def test_a_play_that_there_is_not_is_named_with_those_there_are(home: Path) -> None:
     finding = found(home, "endpoint", rehearse="hamlet")
-    assert not finding.ok
-    assert finding.text.startswith("no play 'hamlet': neither a file nor one of: handoff, ")
+    text = f"no play 'hamlet': neither a file nor one of: {', '.join(shipped_plays())}"
+    assert (finding.ok, finding.text) == (False, text)
 
 
 def test_an_agent_program_that_is_not_there_is_named(tmp_path: Path) -> None:
