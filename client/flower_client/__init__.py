@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     )
     from flower_client.files import Document, FileEntry, FileList
     from flower_client.models import Ask, Event, Gap, Page, Progress, Run, RunList, Settled, Verdict
+    from flower_client.oracle import OracleAnswer
     from flower_client.poll import Notice, Watch
     from flower_client.transport import Backoff
 else:
@@ -35,6 +36,7 @@ else:
         ),
         "files": ("Document", "FileEntry", "FileList"),
         "models": ("Ask", "Event", "Gap", "Page", "Progress", "Run", "RunList", "Settled", "Verdict"),
+        "oracle": ("OracleAnswer",),
         "poll": ("Notice", "Watch"),
         "transport": ("Backoff",),
     }
@@ -65,6 +67,7 @@ __all__ = [
     "Loss",
     "NotAllowed",
     "Notice",
+    "OracleAnswer",
     "Page",
     "ProblemError",
     "Progress",

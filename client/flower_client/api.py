@@ -13,6 +13,7 @@ from flower_client.config import DEFAULT_URL, TIMEOUT_S
 from flower_client.errors import BadReply, ConfigError
 from flower_client.files import Document, FileList, checked_path, fetch
 from flower_client.models import Ask, Json, Page, Run, RunList, Settled, as_object
+from flower_client.oracle import OracleAnswer
 from flower_client.params import OnceParams, StartParams
 from flower_client.poll import Notice, Watch
 from flower_client.transport import Backoff, Reply, Sleep, Transport
@@ -183,6 +184,17 @@ class FlowerClient:
         """
         body = _given(text=text or None)
         return as_object(self._post(_path(run_id, "interrupt"), body, idempotency_key).data, "an interrupt")
+
+    def oracle(self, run_id: str, question: str, *, idempotency_key: str = "") -> OracleAnswer:
+        """Ask something about a run on the side; the run never hears of it. :meth:`oracle_answer` has what comes of it.
+
+        Raises Refused with slug ``oracle-busy`` while another question is being answered.
+        """
+        return OracleAnswer.from_json(self._post(_path(run_id, "oracle"), {"question": question}, idempotency_key).data)
+
+    def oracle_answer(self, run_id: str, question_id: str) -> OracleAnswer:
+        """A question about a run, and its answer as far as there is one."""
+        return OracleAnswer.from_json(self._get(_path(run_id, "oracle", quote(question_id, safe=""))).data)
 
     # --- events ---
 

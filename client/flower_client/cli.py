@@ -22,6 +22,7 @@ _COMMANDS = {
     "decline": "flower_client.commands_steer:decline",
     "say": "flower_client.commands_steer:say",
     "interrupt": "flower_client.commands_steer:interrupt",
+    "oracle": "flower_client.commands_steer:oracle",
     "cancel": "flower_client.commands_steer:cancel",
     "resume": "flower_client.commands_steer:resume",
     "delete": "flower_client.commands_steer:delete",

@@ -1,11 +1,15 @@
-"""answer, decline, say, interrupt, cancel, resume, delete: the commands that act on a run."""
+"""answer, decline, say, interrupt, oracle, cancel, resume, delete: the commands that act on a run."""
 
 from __future__ import annotations
+
+import time
 
 import click
 
 from flower_client.app import App, command, option, pass_app
+from flower_client.asking import answer_lines, ask_and_wait
 from flower_client.complete import ask_id, run_id
+from flower_client.exits import Exit
 from flower_client.models import Settled
 from flower_client.safe_text import one_line
 
@@ -62,6 +66,24 @@ def interrupt(app: App, run_id: str, text: str) -> None:
         reply = client.interrupt(run_id, text)
     note = reply.get("note") or reply.get("detail") or "a subagent in flight loses its half-done work"
     app.put(reply, [f"interrupted; {one_line(str(note), 300)}"])
+
+
+@command()
+@run_id
+@click.argument("question")
+@pass_app
+@click.pass_context
+def oracle(ctx: click.Context, app: App, run_id: str, question: str) -> None:
+    """Ask QUESTION about a run on the side, and wait for the answer; the run goes on undisturbed.
+
+    An agent of its own looks at the last events and the files. It can be asked about an ended run, too. Exit code 1
+    when there is no answer.
+    """
+    with app.client() as client:
+        found = ask_and_wait(client, run_id, question, time.sleep)
+    app.put(found.raw, answer_lines(found))
+    if found.state != "answered":
+        ctx.exit(Exit.RUN_FAILED)
 
 
 @command()

@@ -9,8 +9,10 @@ from queue import SimpleQueue
 from typing import Literal
 
 from flower_client.api import FlowerClient
+from flower_client.errors import FlowerClientError
 from flower_client.keyboard import InputClosed, Line
 from flower_client.models import Page
+from flower_client.oracle import OracleAnswer
 from flower_client.poll import Notice, Watch
 from flower_client.transport import Sleep
 
@@ -29,7 +31,7 @@ class CtrlC:
     """Ctrl-C was pressed."""
 
 
-Item = Page | Notice | Line | InputClosed | Ended | CtrlC
+Item = Page | Notice | Line | InputClosed | Ended | CtrlC | OracleAnswer | FlowerClientError
 
 
 @dataclass(frozen=True)

@@ -7,36 +7,24 @@ on the main thread, acts on it. So everything has one order, and nothing here ne
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import SimpleQueue
-from types import FrameType
 
 from flower_client.api import FlowerClient
+from flower_client.asking import Asker, answer_lines
+from flower_client.ctrl_c import ctrl_c
 from flower_client.errors import FlowerClientError, NotAllowed, Refused, Unreachable
 from flower_client.exits import Exit, for_run
 from flower_client.feed import CtrlC, Ended, Feed, Item, Options
 from flower_client.keyboard import InputClosed, Keyboard, Line
 from flower_client.models import Ask, Page, Run
+from flower_client.oracle import OracleAnswer
 from flower_client.poll import Notice
-from flower_client.prompt import DECLINE, Choice, Questions, first_option, interpret
+from flower_client.prompt import DECLINE, MENU, MENU_LINES, Choice, Questions, first_option, interpret
 from flower_client.render import Renderer
 from flower_client.safe_text import json_line, one_line
 from flower_client.screen import Screen
 from flower_client.transport import Sleep
-
-#: What the keyboard is told while the menu is on the screen; no question has such an id.
-MENU = "(menu)"
-MENU_LINES = (
-    "",
-    "The run goes on meanwhile. What now?  (Ctrl-C again leaves)",
-    "   i [WORDS]  interrupt it; it goes on at once, with your words in mind.",
-    "              What a subagent in flight has half done is lost.",
-    "   l          leave it running and stop watching",
-    "   c          cancel the run for good",
-    "   (nothing)  go on watching",
-)
 
 
 class WatchSession:
@@ -59,6 +47,7 @@ class WatchSession:
         self._screen = screen
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._feed = Feed(make_client, run_id, options, self._queue)
+        self._asker = Asker(make_client, run_id, self._queue.put)
         self._keyboard = Keyboard(options.keyboard, self._queue.put) if options.keyboard is not None else None
         self._listening = self._keyboard is not None
         self._questions = Questions()
@@ -70,7 +59,7 @@ class WatchSession:
 
     def run(self) -> Exit:
         """Watch until there is a reason to leave. Raises FlowerClientError, or KeyboardInterrupt to leave at once."""
-        with self._ctrl_c():
+        with ctrl_c(self._on_ctrl_c, leaves=lambda: self._menu_open or not self._listening):
             self._ask_server()  # first, so that no question is known before the events that led to it are shown
             if self._keyboard:
                 self._keyboard.start()
@@ -82,6 +71,7 @@ class WatchSession:
             finally:
                 self._screen.no_prompt()
                 self._feed.stop()
+                self._asker.stop()
                 if self._keyboard:
                     self._keyboard.stop()
 
@@ -99,6 +89,10 @@ class WatchSession:
                 return self._on_input_closed()
             case CtrlC():
                 self._open_menu()
+            case OracleAnswer():
+                self._on_oracle(item)
+            case FlowerClientError():
+                self._note(f"the oracle was not asked, or not heard. {item.advice}", "red")
             case Ended():
                 if item.error:
                     raise item.error
@@ -242,12 +236,24 @@ class WatchSession:
         if not words:
             return
         if words[0] in "?？":
-            self._note("there is no oracle in this version; nothing was sent", "yellow")
+            self._ask_oracle(words[1:].strip())
             return
         try:
             self._client.say(self.run_id, words)
         except FlowerClientError as error:
             self._note(f"not sent: {error.advice}", "red")
+
+    def _ask_oracle(self, question: str) -> None:
+        if question:
+            self._note("asked on the side; the answer is shown here when it comes", "cyan")
+            self._asker.ask(question)
+
+    def _on_oracle(self, found: OracleAnswer) -> None:
+        if self._options.as_json:
+            self._screen.note(json_line(found.raw))  # it is none of the run's events
+            return
+        self._screen.lines([self._renderer.style(f"?? {one_line(found.question, 1000)}", bold=True)])
+        self._screen.lines(f"   {line}" for line in answer_lines(found))
 
     def _on_input_closed(self) -> Exit | None:
         self._listening = False
@@ -262,25 +268,10 @@ class WatchSession:
 
     # --- Ctrl-C ---
 
-    @contextlib.contextmanager
-    def _ctrl_c(self) -> Iterator[None]:
-        """Turn the first Ctrl-C into a queued item; the next one, or any when nobody can be asked, leaves at once."""
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as nohup and a shell's `&` want it
-        if ignored or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def on_signal(signum: int, frame: FrameType | None) -> None:
-            if self._menu_open or not self._listening:
-                raise KeyboardInterrupt
-            self._menu_open = True
-            self._queue.put(CtrlC())  # a SimpleQueue may be put into from a signal handler
-
-        before = signal.signal(signal.SIGINT, on_signal)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
+    def _on_ctrl_c(self) -> None:
+        """In the signal handler."""
+        self._menu_open = True
+        self._queue.put(CtrlC())  # a SimpleQueue may be put into from there
 
     def _open_menu(self) -> None:
         self._screen.no_prompt()

@@ -34,6 +34,7 @@ class ScriptedRun:
         self.documents: dict[str, str] = {}
         self.files: dict[str, bytes] = {}
         self.interrupts: list[str] = []
+        self.questions: list[Json] = []
         self.more: Json = {}
         self.changed = threading.Condition()
         self.append("system", "run.created", {"id": run_id})
@@ -101,6 +102,28 @@ class ScriptedRun:
                 raise Problem(409, "not-running", "there is nothing to interrupt")
             self.interrupts.append(text)
             return {"ok": True, "note": "a subagent in flight loses its half-done work"}
+
+    def ask_oracle(self, question: str) -> Json:
+        with self.changed:
+            if any(each["state"] == "thinking" for each in self.questions):
+                raise Problem(429, "oracle-busy", "a question about this run is being answered")
+            number = f"o{len(self.questions) + 1}"
+            asked = {"run": self.id, "id": number, "question": question, "state": "thinking", "answer": "", "error": ""}
+            self.questions.append({**asked, "cost_usd": 0.0, "asked_at": AT, "answered_at": None})
+            return dict(self.questions[-1])
+
+    def tell_oracle(self, answer: str = "", error: str = "") -> None:
+        """Settle the last question."""
+        with self.changed:
+            state = "failed" if error else "answered"
+            self.questions[-1] |= {"state": state, "answer": answer, "error": error, "cost_usd": 0.02}
+
+    def oracle_answer(self, question_id: str) -> Json:
+        with self.changed:
+            for each in self.questions:
+                if each["id"] == question_id:
+                    return dict(each)
+        raise Problem(404, "unknown-question")
 
     def resume(self) -> None:
         with self.changed:

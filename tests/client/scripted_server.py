@@ -164,6 +164,8 @@ class ScriptedServer:
                 return self._delete(self._run(run_id))
             case ["GET", "runs", run_id, "documents" | "files" as kind, *names]:
                 return _stored(self._run(run_id), kind, unquote("/".join(names)), seen)
+            case ["GET", "runs", run_id, "oracle", question_id]:
+                return Answer.of(self._run(run_id).oracle_answer(question_id))
             case [method, "runs", run_id, verb]:
                 return self._verb(method, self._run(run_id), verb, seen)
         raise Problem(404, "not-found")
@@ -211,6 +213,8 @@ class ScriptedServer:
                 return Answer.of(run.settle(body["ask_id"], "declined", body.get("reason", ""), "tester"))
             case "inbox":
                 return Answer.of(run.post(body["text"]), 202)
+            case "oracle":
+                return Answer.of(run.ask_oracle(body["question"]), 202)
             case "interrupt":
                 return Answer.of(run.interrupt(body.get("text", "")), 202)
             case "cancel":

@@ -260,7 +260,7 @@ def test_steering_in_words(command: Command, run: ScriptedRun) -> None:
         (["start", "x", "--label", "a=b", "--label", "a=c"], Exit.USAGE, "'a' is given twice"),
         (["start", "x", "--param", "=oops"], Exit.USAGE, "--param: '=oops' is not of the form key=value"),
         (["--url", "nonsense", "runs"], Exit.USAGE, "is not an http or https address"),
-        (["oracle", "r1", "why?"], Exit.USAGE, "No such command"),
+        (["prophet", "r1", "why?"], Exit.USAGE, "No such command"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_a_code(

@@ -106,12 +106,43 @@ def test_a_question_that_somebody_else_answers_goes_away(watching: Terminal, run
     assert run.mail == ["hello"]
 
 
-def test_a_line_for_the_oracle_is_not_sent(watching: Terminal, server: ScriptedServer, run: ScriptedRun) -> None:
-    for line in ("?why\n", "？为什么\n"):
-        watching.type(line)
-        watching.see("there is no oracle in this version; nothing was sent")
-    assert run.mail == []
-    assert server.asked_for("", "POST") == []
+def test_a_line_that_starts_with_a_question_mark_asks_the_oracle_while_watching_goes_on(
+    watching: Terminal, run: ScriptedRun
+) -> None:
+    watching.type("? why so slow\n")
+    watching.see("asked on the side")
+    run.say("still at it")
+    watching.see("still at it")  # nothing waits for the answer
+    watching.type("go on\n")
+    watching.see("✉ queued: go on")
+    run.tell_oracle("It waits\nfor the oven.\x1b[2J")
+    watching.see(r"\?\? why so slow\n   It waits\n   for the oven\.")
+    assert "\x1b[2J" not in watching.screen
+    watching.type("？为什么\n")
+    eventually(lambda: len(run.questions) == 2)
+    run.tell_oracle(error="the budget is used up")
+    watching.see(r"\?\? 为什么\n   no answer: the budget is used up")
+    assert [each["question"] for each in run.questions] == ["why so slow", "为什么"]
+    assert run.mail == ["go on"]
+
+
+def test_an_oracle_that_is_busy_or_a_line_without_a_question_harm_nothing(watching: Terminal, run: ScriptedRun) -> None:
+    watching.type("?first\n")
+    eventually(lambda: run.questions)
+    watching.type("?\n？ \n?second\n")
+    watching.see("the oracle was not asked, or not heard. a question about this run is being answered")
+    run.finish()
+    watching.see("run       succeeded")
+    assert watching.exit_code() == 0  # nor does a question that is still open keep anybody here
+    assert [each["question"] for each in run.questions] == ["first"]
+
+
+def test_a_question_mark_in_an_answer_is_part_of_it(watching: Terminal, run: ScriptedRun) -> None:
+    run.ask("q1", "Which flour?")
+    watching.see("q1> ")
+    watching.type("? rye perhaps\n")
+    watching.see("q1  answered by tester: \\? rye perhaps")
+    assert run.questions == []
 
 
 def test_ctrl_c_can_interrupt_the_run(watching: Terminal, run: ScriptedRun) -> None:
