@@ -3,8 +3,8 @@
 The user keeps agents out of what is the server's: journal, tokens, books, its memory. Two runs have the same user, so
 what keeps them apart is a group that each workspace gets and nobody is a member of:
 
-- The directories a run needs belong to root and to that group, mode 2770. A neighbour has neither, so it does not get
-  in, whatever it owns inside.
+- The directories a run needs belong to root and to that group, mode 3770. A neighbour has neither, so it does not get
+  in, whatever it owns inside. (Sticky, as the agent program keeps its socket in no place where others may remove it.)
 - To look into a process (its environment, its memory) the kernel asks for the same user *and* group (ptrace(2)).
 
 What is left between neighbours are signals, for which the same user is enough, and what everybody may see of processes.
@@ -29,6 +29,9 @@ from flower_core.rights import entrust
 #: (systemd.io/UIDS-GIDS).
 _FIRST_GROUP, _GROUPS = 0x70000000, 0x0FFFFFF0
 _PROGRAM_S = 30.0
+#: Longer, and the agent program would put the socket through which sessions send each other messages not into the run's
+#: directory, but where every run reaches it: its path has at most 103 bytes, ``/config/RUN_ID/tmp/cc-socks/PID.sock``.
+_MOST_PATH_BYTES = 44
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class AgentUser:
         """The user of that name, when agents can be run as that one. Changes nothing.
 
         Raises AgentUserUnusable, which says what is in the way: not root, no such user, root itself, a directory above
-        the data dir or the workspaces that only others may enter, an agent program that the user cannot execute.
+        data dir or workspaces that the user cannot get through, a long path, an agent program that it cannot execute.
         """
         if sys.platform != "linux" or os.geteuid() != 0:
             raise AgentUserUnusable(f"--agent-user {name}: only root on Linux can run agents as another user")
@@ -59,6 +62,11 @@ class AgentUser:
         if entry.pw_uid == 0:
             raise AgentUserUnusable(f"--agent-user {name}: that is root itself; name a user without any rights")
         user = cls(name, entry.pw_uid, entry.pw_gid, data_dir.resolve(), workspace_root.resolve())
+        if len(os.fsencode(user.data_dir)) > _MOST_PATH_BYTES:
+            raise AgentUserUnusable(
+                f"--agent-user {name}: the path of the data dir {user.data_dir} is too long for it, "
+                f"{_MOST_PATH_BYTES} bytes at most; choose a shorter --data-dir, such as /var/lib/flower"
+            )
         for place in (user.data_dir, user.workspace_root):
             user._check_way(place)
         user._check_program()
@@ -86,8 +94,10 @@ class AgentUser:
         """Hand ``config_dir``, ``workspace`` and ``more`` places of the run beside it over to its agents.
 
         All but the first lie below ``workspace_root``, and belong to the group of ``workspace`` from then on. Takes as
-        long as it takes to look at every file once. Returns what to add to the environment: HOME and TMPDIR are the
-        run's own, as everything that programs leave there would be readable to its neighbours. Raises OSError.
+        long as it takes to look at every file once. Returns what to add to the environment: HOME, TMPDIR and
+        XDG_RUNTIME_DIR are the run's own, as whatever programs leave there would be open to its neighbours.
+
+        Raises OSError.
         """
         gid = self._group_of(workspace)
         for place in dict.fromkeys(self._top(place) for place in (workspace, *more)):
@@ -101,7 +111,8 @@ class AgentUser:
         (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n", encoding="utf-8")
         hand_over(config_dir, self.uid, gid)
         ids = {RUN_AS: f"{self.uid}:{gid}"}
-        return {**self.environ(), **ids, "HOME": str(home), "TMPDIR": str(temporary)}
+        own = {"HOME": str(home), "TMPDIR": str(temporary), "XDG_RUNTIME_DIR": str(temporary)}
+        return {**self.environ(), **ids, **own}
 
     def _group_of(self, workspace: Path) -> int:
         """Always the same for one top directory; by chance the same for two in one of 268 million cases."""

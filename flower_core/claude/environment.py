@@ -93,6 +93,8 @@ def check_credentials(environ: Mapping[str, str]) -> None:
 
 def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
     names = {*_HOST, *_NETWORK, *_MODEL, *CREDENTIALS, MARK}
+    if RUN_AS in environ:
+        names.add("XDG_RUNTIME_DIR")  # that user's, not ours
     return {
         name: value
         for name, value in environ.items()

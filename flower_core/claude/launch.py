@@ -26,13 +26,13 @@ def clean_environment(environ: dict[str, str]) -> dict[str, str]:
 
 
 def hand_over(folder: str | os.PathLike[str], uid: int, gid: int) -> None:
-    """Make everything in ``folder`` belong to ``uid`` and ``gid``, and let only root and that group into it (2770).
+    """Make everything in ``folder`` belong to ``uid`` and ``gid``, and let only root and that group into it (3770).
 
     Call it as root. Follows no symbolic link. Leaves alone what is somebody else's and has a second name: that may lie
     where it is not ours to give.
     """
     os.chown(folder, 0, gid)
-    os.chmod(folder, 0o2770)  # noqa: S103 - in this order: a chown takes the set-group-ID bit away
+    os.chmod(folder, 0o3770)  # noqa: S103 - in this order: a chown takes the set-group-ID bit away
     for _parent, names, files, within in os.fwalk(folder, follow_symlinks=False):
         for name in (*names, *files):
             try:

@@ -72,6 +72,7 @@ for f in {data}/journal.db {data}/tokens.json {data}/server.lock /proc/{server}/
 for d in {data} {data}/books {data}/config {data}/tmp {data}/config/{one} {data}/config/{one}/projects \
     {data}/workspaces {data}/workspaces/one; do ls "$d" > /dev/null && echo "LISTED $d"; done
 touch {data}/workspaces/one/planted && echo PLANTED
+for s in $(grep -ao '[^ ]*cc-socks[^ ]*' /proc/net/unix); do test -e $s && echo SOCKET; done
 for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/environ | grep -a ^ANTHROPIC_API_KEY=; done | sort -u
 env | grep -ac sk-canary
 cat own.txt; ls $HOME > /dev/null && touch $TMPDIR/mine && echo HOME
@@ -104,7 +105,9 @@ def test_of_two_side_by_side_neither_reads_the_other_or_the_server(home: Path) -
             assert int(ids["groups"]) >= 0x70000000, "no group but its own"
             tokens = [line for line in found if line.startswith("ANTHROPIC_API_KEY=")]
             assert len(tokens) == 1, "its own, and not its neighbour's"
-            assert [line for line in found if line not in tokens] == ["0", "MINE", "HOME"]
+            assert [line for line in found if line not in tokens] == ["SOCKET", "0", "MINE", "HOME"], (
+                "one socket, its own"
+            )
             server.let_go(one)
             assert server.wait_for(one["id"], "succeeded", "failed")["state"] == "succeeded"
 

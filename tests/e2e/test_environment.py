@@ -16,7 +16,7 @@ pytestmark = pytest.mark.e2e
 #: What the agent program and the shell add by themselves.
 _PROGRAMS_OWN = (
     *("CLAUDE", "AI_AGENT", "COREPACK_ENABLE_AUTO_PIN", "GIT_EDITOR", "NoDefaultCurrentDirectoryInExePath"),
-    *("OLDPWD", "PWD", "SHELL", "SHLVL", "_"),
+    *("LOGNAME", "OLDPWD", "PWD", "SHELL", "SHLVL", "_"),
 )
 _OURS = (
     *("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "BASH_", "DISABLE_", "ENABLE_TOOL_SEARCH", "MCP_TOOL_TIMEOUT"),
