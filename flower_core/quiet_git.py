@@ -1,10 +1,10 @@
 """Running a look so that git starts no program that a configuration names, writes nothing and asks no network.
 
-A repository can name programs in its configuration and attributes: fsmonitor, external diff, textconv, filters,
-checkers of signatures, helpers that fetch what a partial clone lacks. A look is accepted by its text alone, so before
-it runs each git in it gets variables that override those settings, and flags where there is no setting to override.
-git then shows files as they are stored, submodules by their commit only, and may call a file changed that a filter
-would have restored.
+A repository can name programs in its configuration and attributes: fsmonitor, external diff, textconv, filters, merge
+drivers, checkers of signatures, helpers that fetch what a partial clone lacks. A look is accepted by its text alone, so
+before it runs each git in it gets variables that override those settings, and flags where there is no setting to
+override. git then shows files as they are stored, submodules by their commit only, and may call a file changed that a
+filter would have restored.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _SETTINGS = {
     "diff.autoRefreshIndex": "false",  # diff would write the index
     "diff.submodule": "short",  # the other forms run git within the submodule, by its configuration
     "status.submoduleSummary": "false",
+    "log.diffMerges": "separate",  # "remerge" would merge anew: run merge drivers, write objects
     "log.showSignature": "false",
     # The formats that people give names to can ask for signatures, too.
     "gpg.program": "false",

@@ -19,7 +19,7 @@ from flower_core.shell import is_ephemeral
 from tests.core.test_shell import CORPUS, LOOKS
 from tests.core.trapped_repository import SPRINGS, TrappedRepository, trapped_repository
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_the_looks_that_are_known_do_no_harm(trapped: TrappedRepository, group: 
 
 _NAMES = ["a.txt", "b.drv", "c.wrd", "d.cln", "e.prc", "src", "src/a.py", "sub", "loop", "out", "gone", "missing", "."]
 _ODD = ["-", "--", "--output=x", "-delete", "-f", "[a]", "*", "./*", "src/*", "$(id)", "; id", "a\nb", "~", "..", "+1f"]
-_REVISIONS = ["HEAD", "HEAD~1", "side", "main..side", "HEAD:a.txt", ":/More", "--all", "HEAD~1:a.txt"]
+_REVISIONS = ["HEAD", "HEAD~1", "side", "main..side", "HEAD:a.txt", ":/More", "--all", "HEAD~3:a.txt"]
 _VALUES = ["1", "-1", "f", "5f", "needle", "x", "now", "%G?", "%h", "auto", "always", "all", "none", "", "a.txt", "+2"]
 _GLUE = [" | ", " && ", " || ", "; ", ";", " |& ", "|", " & ", "\n", " ;; ", "\r", "\x00"]
 _BITS = [

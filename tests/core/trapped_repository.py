@@ -31,10 +31,11 @@ _SETTINGS = {
     "hook": {"core.hooksPath": "{}s"},
     "pager": {"core.pager": "{}", "pager.log": "true", "pager.diff": "{}"},
     "alias": {"alias.status": "!{}", "alias.log": "!{}", "alias.st": "!{}"},
+    "merge": {"merge.joiner.driver": "{}", "log.diffMerges": "remerge"},
     "others": {"core.sshCommand": "{}", "core.askPass": "{}", "core.editor": "{}", "credential.helper": "{}"},
     "submodule": {"status.submoduleSummary": "true", "diff.submodule": "diff", "diff.autoRefreshIndex": "true"},
 }
-_ATTRIBUTES = "*.drv diff=driver\n*.wrd diff=words\n*.cln filter=plain\n*.prc filter=long=odd.x\n"
+_ATTRIBUTES = "*.drv diff=driver\n*.wrd diff=words\n*.cln filter=plain\n*.prc filter=long=odd.x\n*.mrg merge=joiner\n"
 _HOOKS = ("post-index-change", "post-checkout", "reference-transaction", "pre-auto-gc", "fsmonitor-watchman")
 _TRAP = """#!/bin/sh
 echo {name} >> "{marks}"
@@ -108,7 +109,7 @@ def trapped_repository(home: Path) -> TrappedRepository:
     """Make one in ``home``. Every trap is armed; nothing has sprung."""
     repo = repository(home / "repo")
     (repo / ".gitattributes").write_text(_ATTRIBUTES)
-    for name in ("a.txt", "b.drv", "c.wrd", "d.cln", "e.prc", "src/a.py", "src/b.txt"):
+    for name in ("a.txt", "b.drv", "c.wrd", "d.cln", "e.prc", "f.mrg", "src/a.py", "src/b.txt"):
         (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_text(f"{name}: needle\n")
     inner = repository(home / "inner")
@@ -117,9 +118,14 @@ def trapped_repository(home: Path) -> TrappedRepository:
     git(repo, "commit", "-q", "-m", "More")
     (repo / "a.txt").write_text("once more\n")
     git(repo, "commit", "-q", "-a", "-m", "Again")
-    git(repo, "branch", "side")
+    git(repo, "checkout", "-q", "-b", "side")
+    for branch in ("side", "main"):
+        git(repo, "checkout", "-q", branch)
+        (repo / "f.mrg").write_text(f"as {branch} has it\n")
+        git(repo, "commit", "-q", "-a", "-m", f"On {branch}")
+    git(repo, "merge", "-q", "--strategy", "ours", "-m", "Both", "side")
     _sign(repo)
-    lost = git(repo, "rev-parse", "HEAD~1:a.txt").strip()
+    lost = git(repo, "rev-parse", "HEAD~3:a.txt").strip()
     (repo / ".git/objects" / lost[:2] / lost[2:]).unlink()  # a partial clone has not got it yet
     for name in _ODD_NAMES:
         (repo / name).write_text("odd\n")
@@ -196,7 +202,8 @@ SPRINGS: Mapping[str, str] = {
     "clean": "git status --short",
     "process": "git status --short",
     "gpg": "git log -1",
-    "fetch": "git show HEAD~1:a.txt",
+    "fetch": "git show HEAD~3:a.txt",
+    "merge": "git log -m -p",
     "hooks": "git status",
     "within": "git status",
 }

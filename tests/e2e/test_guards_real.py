@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,14 @@ def test_a_look_starts_no_program_of_the_repository_and_is_remembered_as_it_was_
     # What may expire later is told by the command in the history: it must still be a look there.
     play(runtime.run(spec, "Go on", resume=first.session_id))
     assert [call.input["command"] for call in stage.requests[-1].talk.calls] == [look]
+
+
+def test_a_look_at_what_never_ends_is_ended(staged: MakeStage) -> None:
+    """The limit is a minute; here the model asks for less, so that nobody has to wait for it."""
+    stage = staged({"coordinator": acts(("Bash", {"command": "cat pipe", "timeout": 1000}))})
+    os.mkfifo(stage.workspace / "pipe")
+    ((failed, text),) = results(stage, roles()["coordinator"])
+    assert (failed, "timed out" in text) == (True, True)
 
 
 def test_a_coordinator_without_glance_runs_nothing(staged: MakeStage) -> None:
