@@ -60,24 +60,44 @@ class Setting:
 
 TABLE: tuple[Setting, ...] = (
     Setting("host", parsing.host, "address to listen on; any but loopback needs a token", "--host", "127.0.0.1"),
-    Setting("port", parsing.between(0, 65535), "TCP port to listen on, 0 = any free one", "--port", "8420"),
-    Setting("data_dir", parsing.directory, "where journal, tokens and books are kept", "--data-dir", "the platform's"),
-    Setting("workspace_root", parsing.directory, "where runs work", "--workspace-root", "`workspaces` in the data dir"),
-    Setting("threads", parsing.between(1, 64), "threads that answer requests", "--threads", "4"),
-    Setting("max_runs", parsing.between(1, 1000), "runs at the same time", "--max-runs", "by memory, at least 1"),
-    Setting("queue", parsing.between(0, 100_000), "runs that may wait for their turn", "--queue", "100"),
-    Setting("ring", parsing.between(1, 1_000_000), "events per run kept in memory", "--ring", "2000"),
+    Setting("port", parsing.between(0, 65535), "TCP port, 0 to 65535; 0 takes any free one", "--port", "8420"),
+    Setting("data_dir", parsing.directory, "directory for everything the server keeps", "--data-dir", "the platform's"),
+    Setting(
+        "workspace_root",
+        parsing.directory,
+        "directory below which runs work",
+        "--workspace-root",
+        "`workspaces` in the data dir",
+    ),
+    Setting(
+        "threads",
+        parsing.between(1, 64),
+        "threads that answer requests, 1 to 64; waiting readers take none",
+        "--threads",
+        "4",
+    ),
+    Setting(
+        "max_runs", parsing.between(1, 1000), "runs at the same time, 1 to 1000", "--max-runs", "by memory, at least 1"
+    ),
+    Setting("queue", parsing.between(0, 100_000), "runs that may wait for their turn; 0 for none", "--queue", "100"),
+    Setting(
+        "ring",
+        parsing.between(1, 1_000_000),
+        "newest events per run kept in memory, at most 16 MiB; older ones come from the disk",
+        "--ring",
+        "2000",
+    ),
     Setting(
         "keep_events",
         parsing.between(1, 1_000_000_000),
-        "newest events kept of a run; older ones are dropped while it runs",
+        "newest events kept of a run: at least so many, and up to an eighth more",
         "--keep-events",
         "all",
     ),
     Setting(
         "keep_days",
         parsing.between(1, 36_500),
-        "days after which an ended run is deleted with everything but its workspace",
+        "days after which a run that has ended is deleted, with everything but its workspace",
         "--keep-days",
         "for ever",
     ),
@@ -87,7 +107,7 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "flow",
         parsing.flows,
-        "a flow clients may name; repeatable, in the variable separated by semicolons",
+        "a flow clients may name: NAME=file.py:attr or NAME=module:attr; repeatable, in the variable separated by `;`",
         "--flow",
         "none",
     ),
@@ -98,13 +118,20 @@ TABLE: tuple[Setting, ...] = (
         "--agent-user",
         "the server's",
     ),
-    Setting("allow_bypass", parsing.boolean, "let runs ask for bypassPermissions", "--allow-bypass", "off"),
+    Setting("allow_bypass", parsing.boolean, "let `once` runs ask for bypassPermissions", "--allow-bypass", "off"),
     Setting("no_resume", parsing.boolean, "leave interrupted runs alone at start", "--no-resume", "off"),
     Setting(
-        "rehearse", parsing.rehearse, "a scripted model instead of a real one; PLAY or starter", "--rehearse", "off"
+        "rehearse",
+        parsing.rehearse,
+        "a scripted model in place of a real one; PLAY is the name of a play (without one: starter) or its file, "
+        "perhaps with parameters: --rehearse=long,tasks=12,pace=0",
+        "--rehearse",
+        "off",
     ),
-    Setting("log_format", parsing.one_of(("text", "json")), "form of the log lines", "--log-format", "text"),
-    Setting("token", parsing.token, "one token with every scope, named env"),
+    Setting(
+        "log_format", parsing.one_of(("text", "json")), "form of the log lines: text or json", "--log-format", "text"
+    ),
+    Setting("token", parsing.token, "one token with every scope, called env; below 16 characters it is warned about"),
 )
 
 
