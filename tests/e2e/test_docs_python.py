@@ -42,9 +42,9 @@ def test_the_examples_say_what_the_page_says(server: FlowerServer, tmp_path: Pat
         "step Work",
     ]
     succeeded = lines.index("succeeded []")
-    shown, finished, settled, again, names, heading, files, steps, found = lines[succeeded + 1 :]
+    shown, finished, settled, again, asked, names, heading, files, steps, found = lines[succeeded + 1 :]
     assert (shown[:5], finished, settled, again) == ("True ", "True run.finished", "ask-settled Hello", "True")
-    assert ("'brief'" in names, heading) == (True, "#")
+    assert (asked, "'brief'" in names, heading) == ("answered True", True, "#")
     assert files == "['greet.py', 'greeting.txt']"
     assert (steps, found) == ("['Clarify', 'Work'] True", "True")
     assert server.get("/runs")["runs"] == [], "it was deleted"
