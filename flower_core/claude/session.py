@@ -205,14 +205,18 @@ class AgentSession:
             self._stopping = asyncio.ensure_future(self.interrupt())
 
     async def _close(self) -> None:
-        for task in (self._asking, self._settling):
-            if task is not None:
-                task.cancel()
+        if self._asking is not None:
+            self._asking.cancel()
         if self._result_due or self._works_on:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._stop_turn(), _DRAIN_S)
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._client.disconnect(), _CLOSE_S)
+        # Last, since stopping the turn here has begun to wait for it anew: ended later, it might be some other process.
+        if self._settling is not None:
+            if not self._unsettled:
+                self._settling.cancel()
+            await asyncio.wait({self._settling})
 
     async def _stop_turn(self) -> None:
         # The reply to the interrupt comes through only while somebody reads what else the program says.

@@ -213,6 +213,19 @@ def test_while_a_subagent_works_it_is_stopped_and_the_history_stays_paired(stage
     assert "I paint." not in result.text
 
 
+def test_a_step_that_is_cancelled_leaves_nothing_that_would_end_a_process_later(staged: MakeStage) -> None:
+    stage = staged({"agent": [{"text": "I run it.", "tools": [["Bash", {"command": LONG_COMMAND}]]}]})
+
+    async def cancelled() -> set[asyncio.Task[Any]]:
+        running = asyncio.ensure_future(stage.runtime().run(agent("Bash"), "Paint it"))
+        await until((stage.workspace / "started.txt").exists)
+        running.cancel()
+        await asyncio.wait({running})
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert not {task for task in play(cancelled()) if "unsettled" in repr(task)}
+
+
 async def frozen_and_broken_into(stage: Stage, wanted: str) -> tuple[StepResult, Screen, float]:
     """A step whose agent program is stopped dead at the first event of kind ``wanted``, and then interrupted."""
     runtime, screen, frozen = stage.runtime(), Screen(), list[int]()
