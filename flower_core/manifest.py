@@ -18,7 +18,8 @@ from flower_core.files import atomic_write, locked
 class StepResult:
     """What one step came to, over all its attempts, interrupts and handoffs.
 
-    ``cost_usd`` is US dollars and ``num_turns`` model turns of the main thread, both added up. ``text`` is what the
+    ``cost_usd`` is US dollars and ``num_turns`` model turns of the main thread, both added up; what an agent program
+    that was killed outright had spent since its last result is in neither, as nobody was told. ``text`` is what the
     main thread said, without subagents and errors. ``error`` is why it failed, "" when ``ok``; ``errors`` has one
     line per failed attempt. ``started_at`` and ``ended_at`` are seconds since the epoch. ``resumed`` says that it
     began in an existing session, ``retired`` names the sessions it handed over from, ``context`` is the last known
