@@ -17,7 +17,7 @@ from flower_client.cli import main
 from flower_client.exits import Exit
 
 from tests.client.scripted_run import ScriptedRun
-from tests.client.scripted_server import ScriptedServer, html, refusal
+from tests.client.scripted_server import Answer, ScriptedServer, html, refusal
 from tests.support import eventually
 
 
@@ -64,41 +64,56 @@ def told(result: Result) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["start", "bake"],
-        ["once", "what?"],
-        ["runs"],
-        ["show", "r1"],
-        ["steps", "r1"],
-        ["docs", "r1"],
-        ["docs", "r1", "brief"],
-        ["files", "r1"],
-        ["events", "r1", "--limit", "1"],
-        ["watch", "r1", "--exit-on-ask", "--tail", "1"],
-        ["asks", "r1"],
-        ["answer", "r1", "q1", "yes"],
-        ["decline", "r1", "q1"],
-        ["say", "r1", "hello"],
-        ["interrupt", "r1"],
-        ["cancel", "r1"],
-        ["completion", "bash"],
-        ["doctor"],
-    ],
-    ids=lambda args: args[0] + "".join(args[2:3]),
-)
+#: A call of every command.
+CALLS = [
+    ["start", "bake"],
+    ["once", "what?"],
+    ["runs"],
+    ["show", "r1"],
+    ["steps", "r1"],
+    ["docs", "r1"],
+    ["docs", "r1", "brief"],
+    ["files", "r1"],
+    ["events", "r1", "--limit", "1"],
+    ["watch", "r1", "--exit-on-ask", "--tail", "1"],
+    ["asks", "r1"],
+    ["answer", "r1", "q1", "yes"],
+    ["decline", "r1", "q1"],
+    ["say", "r1", "hello"],
+    ["interrupt", "r1"],
+    ["oracle", "r1", "why?"],
+    ["cancel", "r1"],
+    ["resume", "r1"],
+    ["delete", "r1"],
+    ["completion", "bash"],
+    ["doctor"],
+]
+#: Those that print the same when they are called again.
+LOOKING = {"runs", "show", "steps", "docs", "files", "events", "watch", "asks", "interrupt", "completion", "doctor"}
+
+
+@pytest.mark.parametrize("args", CALLS, ids=lambda args: args[0] + "".join(args[2:3]))
 def test_every_command_prints_json_with_the_flag_before_or_behind_it(
-    script: Script, run: ScriptedRun, args: list[str]
+    script: Script, server: ScriptedServer, run: ScriptedRun, args: list[str]
 ) -> None:
+    def answered(answer: Answer) -> Answer:
+        run.tell_oracle("because")
+        return answer
+
     run.documents["brief"] = "# Brief"
     run.ask("q1", "Rye?")
+    run.state = {"resume": "interrupted", "delete": "succeeded"}.get(args[0], run.state)
+    server.faults.extend([answered] if args[0] == "oracle" else [])  # once it has been asked
     behind = script(*args, "--json")
+    assert behind.stdout, behind.stderr
     for line in behind.stdout.splitlines():
         json.loads(line)
-    assert behind.stdout, behind.stderr
-    if args[0] not in ("start", "once", "answer", "decline", "say", "cancel"):
+    if args[0] in LOOKING:
         assert script("--json", *args).stdout == behind.stdout
+
+
+def test_no_command_is_left_out() -> None:
+    assert {args[0] for args in CALLS} == set(main.list_commands(main.make_context("flower-client", ["runs"])))
 
 
 @pytest.mark.parametrize(
