@@ -116,3 +116,7 @@ def test_a_room_that_was_used_before_and_an_answer_that_comes_late(server: Flowe
     lines = room.read_text().splitlines()
     assert lines[-1].endswith("run.finished")
     assert told(room) == sorted(set(told(room))), "without a kill everything is told once, in order"
+
+
+def test_it_stays_as_short_as_it_is_said_to_be() -> None:
+    assert len(BOT.read_text(encoding="utf-8").splitlines()) < 80
