@@ -18,7 +18,10 @@ from tests.support import eventually
 ANSWERS = {
     "oracle": [
         {
-            "tools": [["Glob", {"pattern": "**/*"}], ["Read", {"file_path": "{workspace}/plan.txt"}]],
+            "tools": [
+                ["Grep", {"pattern": "oven", "path": "{workspace}/plan.txt", "output_mode": "content"}],
+                ["Read", {"file_path": "{workspace}/plan.txt"}],
+            ],
             "when": {"not": {"called": "Read"}},
         },
         {"text": "It works by the plan: {result}"},
@@ -44,7 +47,9 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_it_answers_from_files_and_writes_nothing_where_the_run_is(staged: MakeStage) -> None:
     stage = staged(ANSWERS)
     bench = Workbench(stage.workspace, lang="en").ensure()
-    (stage.workspace / "plan.txt").write_text("first the oven\n" * 1000)  # long enough for a worker's to be put away
+    (stage.workspace / "plan.txt").write_text(
+        "first the oven\n" * 1000
+    )  # what is found of it is long enough for a worker's to be put away
     before = files(stage.workspace)
     answer = ask(stage, workbench=bench)
     assert (answer.ok, answer.error) == (True, "")
