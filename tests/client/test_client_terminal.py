@@ -115,6 +115,7 @@ def test_a_line_that_starts_with_a_question_mark_asks_the_oracle_while_watching_
     watching.see("still at it")  # nothing waits for the answer
     watching.type("go on\n")
     watching.see("✉ queued: go on")
+    eventually(lambda: run.questions)  # a thread of its own asks
     run.tell_oracle("It waits\nfor the oven.\x1b[2J")
     watching.see(r"\?\? why so slow\n   It waits\n   for the oven\.")
     assert "\x1b[2J" not in watching.screen
