@@ -1,8 +1,8 @@
 """What an earlier process left open in a run that goes on, and what becomes of it.
 
-Answers and words that the agent may never have got stand in the first prompt of the run. A question that still waited
-goes on waiting: it can be answered at any time, keeps its id when the agent asks the same again, and is declined
-once the step that was cut off is over without it.
+Answers and words that the agent may never have got, and the verdict that sent its work back, stand in the first prompt
+of the run. A question that still waited goes on waiting: it can be answered at any time, keeps its id when the agent
+asks the same again, and is declined once the step that was cut off is over without it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+from flower_core.documents import Verdict
 from flower_core.human import HumanChannel
 from flower_core.texts import texts_for
 from flower_http.event_log import EventLog
+from flower_http.projection import RunView
 from flower_http.views import AskView, MailView
 
 
@@ -53,12 +55,16 @@ class Recovery:
         self._used = sum(1 for ask in asks if ask.state not in ("asked", "over_budget", "invalid"))
         #: The step and round in which the earlier process died.
         self.cut_off = (view.step.name, view.step.round) if resumed and view.step.name else None
+        #: The verdict that began that round. The session may have been cut off before it heard of it.
+        self._sent_back = _sent_back(view, lang) if self.cut_off is not None and self.cut_off[1] > 1 else None
         self._next_ask = 1 + max((_number(ask.id) for ask in asks), default=0)
         self._next_mail = 1 + max((_number(item.id) for item in mail), default=0)
 
     def opening(self) -> str:
-        """What people said before the process died, for the first prompt; "" when there is nothing to tell."""
+        """What was said before the process died, for the first prompt; "" when there is nothing to tell."""
         texts, parts = self._texts, []
+        if self._sent_back is not None:
+            parts.append(texts("runtime.judged_before", verdict=self._sent_back.feedback()).strip())
         answers = self._answers()
         if answers:
             rows = [{key: kept[key] for key in ("question", "answer")} for kept in answers]
@@ -111,6 +117,14 @@ def write_outcome(log: EventLog, ask: AskView, state: str, text: str, by: str) -
     if by:
         payload["answered_by"] = by
     log.append("ask", ask.question, payload=payload)
+
+
+def _sent_back(view: RunView, lang: str) -> Verdict | None:
+    """The run's last verdict if it sent the work back; where it was unreachable, a person's answer did."""
+    told = view.verdict
+    if not told or told["state"] not in ("not_yet", ""):
+        return None
+    return Verdict(told["state"], told["reason"], list(told["failed"]), lang)
 
 
 def _number(name: str) -> int:
