@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.serving import FlowerServer, clean_environ
+from tests.e2e.test_agent_user import NAME, can_be_used
 from tests.support import eventually
 
 
@@ -20,11 +23,9 @@ def server(tmp_path: Path) -> Iterator[FlowerServer]:
         yield server
 
 
-def settled(server: FlowerServer, run_id: str, question: str) -> dict[str, Any]:
-    asked = server.post(f"/runs/{run_id}/oracle", question=question)
-
+def settled(server: FlowerServer, run_id: str, question_id: str) -> dict[str, Any]:
     def look() -> dict[str, Any] | None:
-        found: dict[str, Any] = server.get(f"/runs/{run_id}/oracle/{asked['id']}")
+        found: dict[str, Any] = server.get(f"/runs/{run_id}/oracle/{question_id}")
         return None if found["state"] == "thinking" else found
 
     found = eventually(look, 60, 0.05)
@@ -38,7 +39,8 @@ def test_a_run_at_work_and_one_that_has_ended_are_asked_about_and_show_nothing_o
     run = server.start_run(workspace="house", timeout_s=0)
     server.wait_for_worker(run)
     before, events = server.get(f"/runs/{run['id']}"), server.events(run["id"])
-    found = settled(server, run["id"], "How far is it?")
+    asked = server.post(f"/runs/{run['id']}/oracle", question="How far is it?")
+    found = settled(server, run["id"], asked["id"])
     assert (found["state"], found["error"]) == ("answered", "")
     assert "The step at work is Work." in found["answer"]
     assert "[Bash] touch begun" in found["answer"]
@@ -58,3 +60,19 @@ def test_a_run_at_work_and_one_that_has_ended_are_asked_about_and_show_nothing_o
     assert "Work·verdict#2" in told.stdout
     assert "succeeded" in told.stdout
     assert server.get(f"/runs/{run['id']}")["last_seq"] == ended["last_seq"]
+
+
+@pytest.mark.skipif(not can_be_used(), reason="takes root on Linux")
+def test_an_oracle_works_as_the_user_its_runs_agents_work_as() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        home = Path(made)
+        home.chmod(0o711)  # one that pytest makes is root's alone
+        with FlowerServer.rehearsing(home, "--agent-user", NAME, gated=True) as server:
+            run = server.start_run(timeout_s=0, goal=False)
+            server.wait_for_worker(run)
+            asked = server.post(f"/runs/{run['id']}/oracle", question="How far is it?")
+            found = settled(server, run["id"], asked["id"])
+            assert (found["state"], found["error"]) == ("answered", "")
+            assert os.stat(server.data_dir / "oracle" / run["id"] / "o1.json").st_uid == 0
+            server.let_go(run)
+            assert server.wait_for(run["id"], "succeeded", "failed")["state"] == "succeeded"

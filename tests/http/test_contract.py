@@ -24,6 +24,7 @@ from flower_http.manager_api import RUN_ID, RUN_STATES
 from flower_http.query import parse_query
 from flower_http.schemas import ONCE_ONLY, StartParams
 from flower_http.views import AskView, MailView
+from tests.http.json_of import json_of
 from tests.http.memory_manager import NOW, MemoryManager
 
 ROOT = Path(__file__).parents[2]
@@ -197,12 +198,17 @@ def test_replies_look_as_the_contract_says(client: FlaskClient, manager: MemoryM
     manager.put(run_id, asks=(ask,), mail=(MailView("m1", "hello", at=NOW),))
     checked = [("POST", "/runs", started)]
     checked += [("GET", path, client.get(path)) for path in ("/", "/healthz", "/readyz", "/runs", "/asks", "/inbox")]
-    (manager.workspaces / started.json["workspace"]).mkdir()
-    (manager.workspaces / started.json["workspace"] / "a file").write_text("x")
+    workspace = manager.workspaces / json_of(started)["workspace"]
+    workspace.mkdir()
+    (workspace / "a file").write_text("x")
     for name in ("", "/asks", "/steps", "/inbox", "/documents", "/files"):
         checked.append(("GET", f"/runs/{{run_id}}{name}", client.get(at + name)))
     for name, body in (("/inbox", {"text": "x"}), ("/interrupt", {}), ("/answer", {"ask_id": "q1", "option": 1})):
         checked.append(("POST", f"/runs/{{run_id}}{name}", client.post(at + name, json=body)))
+    for question_id in ("o1", "o2"):
+        checked.append(("POST", "/runs/{run_id}/oracle", client.post(f"{at}/oracle", json={"question": "again"})))
+        asked = client.get(f"{at}/oracle/{question_id}")
+        checked.append(("GET", "/runs/{run_id}/oracle/{question_id}", asked))
     checked.append(("POST", "/decline", client.post("/decline", json={"ask_id": "q1"})))
     checked.append(("GET", "/runs/{run_id}", client.get("/runs/nobody")))
     for path in ("documents/{name}", "files/{path}"):
