@@ -2,8 +2,8 @@
 
     python -m bench.run [--quick] [--write] [NAME…]
 
-Without names all of them; ``--quick`` takes about three minutes for all instead of about twelve; ``--write`` puts the table
-into bench/RESULTS.md. Each ends by itself.
+Without names all of them; ``--quick`` takes about three minutes for all instead of about twelve; ``--write`` puts the
+table into bench/RESULTS.md. Each ends by itself.
 """
 
 from __future__ import annotations
