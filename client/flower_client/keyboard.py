@@ -1,13 +1,12 @@
 """Standard input, read all the time by a thread that can be stopped.
 
-Every line carries what was on the screen when it was typed, so that words typed before a question was shown are never
+Every line carries what was on the screen when it was begun, so that words typed before a question was shown are never
 taken for its answer, however late they are looked at.
 """
 
 from __future__ import annotations
 
 import codecs
-import contextlib
 import os
 import select
 import threading
@@ -25,10 +24,14 @@ BACKGROUND_PAUSE_S = 0.2
 
 @dataclass(frozen=True)
 class Line:
-    """One line as typed, without its end. ``about`` is what :meth:`Keyboard.show` had been told last, or empty."""
+    """One line as typed, without its end. ``about`` is what :meth:`Keyboard.show` had been told last, or empty.
+
+    ``overtaken``: it was begun when something else was on the screen, and so is about neither.
+    """
 
     text: str
     about: str = ""
+    overtaken: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Keyboard:
         self._fd = fd
         self._deliver = deliver
         self._about = ""
-        self._pending = ""
+        self._begun = ""  # of the line being typed, what was typed before the last show()
+        self._pending = ""  # and what has been read since
         self._closed = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._lock = threading.Lock()  # held while bytes move from fd to deliver, and while `about` changes
@@ -67,17 +71,16 @@ class Keyboard:
         os.close(self._stop_write)
 
     def show(self, about: str) -> None:
-        """From now on lines are about ``about``, which has just been shown.
+        """From now on lines are about ``about``, which is about to be shown.
 
-        Whole lines typed until now keep what they were about; a line begun and not ended is dropped, since its
-        beginning was meant for something else.
+        Whole lines typed until now keep what they were about. A line begun and not ended is delivered once it is ended,
+        as overtaken: its beginning was meant for something else, and its end may have been typed without looking.
         """
         with self._lock:
             self._read_what_is_there()
-            if termios is not None and os.isatty(self._fd) and self._in_foreground():
-                with contextlib.suppress(termios.error):
-                    termios.tcflush(self._fd, termios.TCIFLUSH)
-            self._decoder.reset()
+            if os.isatty(self._fd):
+                self._take_in(self._unended())
+            self._begun += self._pending
             self._pending = ""
             self._about = about
 
@@ -106,16 +109,37 @@ class Keyboard:
                 data = os.read(self._fd, 4096)
             except OSError:  # the terminal is gone
                 data = b""
-            *lines, self._pending = (self._pending + self._decoder.decode(data, final=not data)).split("\n")
-            if not data and self._pending:
-                lines.append(self._pending)
-                self._pending = ""
-            for line in lines:
-                self._deliver(Line(line.removesuffix("\r"), self._about))
+            self._take_in(data, last=not data)
             if not data:
                 # Said once, by whichever thread meets it: a terminal tells of a Ctrl-D to one read only.
                 self._closed = True
                 self._deliver(InputClosed())
+
+    def _take_in(self, data: bytes, *, last: bool = False) -> None:
+        """Deliver the lines that ``data`` ends, and keep the beginning of the next one."""
+        *lines, self._pending = (self._pending + self._decoder.decode(data, final=last)).split("\n")
+        if last and self._begun + self._pending:
+            lines.append(self._pending)
+            self._pending = ""
+        for line in lines:
+            self._deliver(Line((self._begun + line).removesuffix("\r"), self._about, overtaken=bool(self._begun)))
+            self._begun = ""
+
+    def _unended(self) -> bytes:
+        """What a terminal keeps of a line until it is ended: it only gives it away while it does no editing."""
+        if termios is None or not self._in_foreground():
+            return b""
+        try:
+            editing = termios.tcgetattr(self._fd)
+            plain = [*editing[:3], editing[3] & ~termios.ICANON, *editing[4:6], list(editing[6])]
+            plain[6][termios.VMIN], plain[6][termios.VTIME] = 0, 0  # a read that finds nothing comes back at once
+            termios.tcsetattr(self._fd, termios.TCSANOW, plain)
+            try:
+                return os.read(self._fd, 4096)
+            finally:
+                termios.tcsetattr(self._fd, termios.TCSANOW, editing)
+        except (termios.error, OSError):  # the terminal is gone
+            return b""
 
     def _readable(self) -> bool:
         poller = select.poll()

@@ -66,7 +66,7 @@ class Questions:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Ask] = {}
-        self._settled: set[str] = set()
+        self._settled: dict[str, Ask | None] = {}
 
     def see(self, event: Event) -> None:
         """Take in an event; only those about questions matter."""
@@ -74,14 +74,18 @@ class Questions:
         if ask is None:
             return
         if not ask.waiting:
-            self.settle(ask.id)
+            self.settle(ask.id, ask)
         elif ask.id not in self._settled:
             self._waiting.setdefault(ask.id, ask)
 
-    def settle(self, ask_id: str) -> None:
-        """The question waits no longer. Ids never repeat within a run, so it never will again."""
-        self._settled.add(ask_id)
+    def settle(self, ask_id: str, settled: Ask | None = None) -> None:
+        """The question waits no longer, and is ``settled`` now. Ids never repeat within a run, so it never will again."""
+        self._settled[ask_id] = settled or self._settled.get(ask_id)
         self._waiting.pop(ask_id, None)
+
+    def settled(self, ask_id: str) -> Ask | None:
+        """The question as it was settled; None when it waits, or nobody has said how it ended."""
+        return self._settled.get(ask_id)
 
     def set_waiting(self, asks: Iterable[Ask]) -> None:
         """What the server says waits right now."""

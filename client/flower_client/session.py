@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from flower_client.api import FlowerClient
 from flower_client.asking import Asker, answer_lines
 from flower_client.ctrl_c import ctrl_c
-from flower_client.errors import FlowerClientError, NotAllowed, Refused, Unreachable
+from flower_client.errors import FlowerClientError, NotAllowed, Unreachable
 from flower_client.exits import Exit, for_run
 from flower_client.feed import CtrlC, Ended, Feed, Item, Options
 from flower_client.keyboard import InputClosed, Keyboard, Line
@@ -24,6 +24,7 @@ from flower_client.prompt import DECLINE, MENU, MENU_LINES, Choice, Questions, f
 from flower_client.render import Renderer
 from flower_client.safe_text import json_line, one_line
 from flower_client.screen import Screen
+from flower_client.settling import as_settled, settle
 from flower_client.transport import Sleep
 
 
@@ -191,26 +192,23 @@ class WatchSession:
 
     def _settle(self, ask: Ask, choice: Choice) -> bool:
         """Send ``choice``. False when it could not be delivered and the question waits on."""
-        try:
-            if choice.declines:
-                self._client.decline(self.run_id, ask.id)
-            else:
-                self._client.answer(self.run_id, ask.id, choice.text, option=choice.option)
-        except Refused as error:
-            self._note(f"{ask.id}: {error}", "red")
-            if error.status == 422:
-                return False
-        except FlowerClientError as error:
-            if isinstance(error, NotAllowed) and self._options.on_ask in ("first", "decline"):
-                raise  # nobody is here to see that no question will ever be answered
-            self._note(f"{ask.id} still waits: {error.advice}", "red")
+        outcome = settle(self._client, self.run_id, ask, choice)
+        if isinstance(outcome.error, NotAllowed) and self._options.on_ask in ("first", "decline"):
+            raise outcome.error  # nobody is here to see that no question will ever be answered
+        if outcome.trouble:
+            self._note(outcome.trouble, "red")
+        if outcome.ask is None:
             return False
-        self._questions.settle(ask.id)
+        self._questions.settle(ask.id, outcome.ask)
         return True
 
     # --- the keyboard ---
 
     def _on_line(self, line: Line) -> Exit | None:
+        if line.overtaken:
+            if line.text.strip():
+                self._note(f"not sent, as something came up while you typed it: {one_line(line.text)}", "yellow")
+            return None
         if line.about == MENU:
             return self._choose(line.text) if self._menu_open else None
         if line.about:
@@ -222,7 +220,8 @@ class WatchSession:
     def _answer(self, ask_id: str, text: str) -> None:
         ask = self._questions.get(ask_id)
         if ask is None:
-            self._note(f"{ask_id} no longer waits; not sent: {one_line(text)}", "yellow")
+            settled = as_settled(self._questions.settled(ask_id) or Ask(ask_id))
+            self._note(f"{one_line(settled)}; not sent: {one_line(text)}", "yellow")
             return
         choice = interpret(ask, text)
         if isinstance(choice, str):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pty
 import select
+import termios
 from collections.abc import Iterator
 
 import pytest
@@ -45,36 +46,41 @@ def test_lines_come_as_they_are_typed_and_then_the_end(got: Got) -> None:
     assert got == [Line("first"), Line("zwei ä"), Line(""), Line("last"), InputClosed()]
 
 
-def test_a_line_belongs_to_what_was_shown_when_it_was_typed_however_late_it_is_read(got: Got) -> None:
+def test_a_line_belongs_to_what_was_shown_when_it_was_begun_however_late_it_is_read(got: Got) -> None:
     with pipe() as (read, write):
         keyboard = Keyboard(read, got.append)  # not started: nobody has read anything yet
         os.write(write, b"for the inbox\nhalf of")
         keyboard.show("q1")
-        os.write(write, b" it\n")
+        os.write(write, b" it\nto q1\n")
         keyboard.show("q2")
-        assert got == [Line("for the inbox"), Line(" it", "q1")]
+        assert got == [Line("for the inbox"), Line("half of it", "q1", overtaken=True), Line("to q1", "q1")]
         keyboard.start()
         os.write(write, b"late\n")
-        eventually(lambda: len(got) == 3)
+        eventually(lambda: len(got) == 4)
         keyboard.stop()
-    assert got[2] == Line("late", "q2")
+    assert got[3] == Line("late", "q2")
 
 
-def test_in_a_terminal_too_and_there_the_half_typed_line_goes(got: Got) -> None:
+def test_a_line_under_way_in_a_terminal_is_kept_from_what_overtakes_it(got: Got) -> None:
     master, slave = pty.openpty()
     try:
+        before = termios.tcgetattr(slave)
         keyboard = Keyboard(slave, got.append)
-        os.write(master, b"for the inbox\nhalf of")
-        eventually(lambda: b"half of" in os.read(master, 1024))  # echoed, so it has arrived
-        keyboard.show("q1")
-        os.write(master, b"2\n")
         keyboard.start()
-        eventually(lambda: len(got) == 2)
+        os.write(master, "for the inbox\nhalf öf".encode())
+        eventually(lambda: "half öf".encode() in os.read(master, 1024))  # echoed, so it has arrived
+        keyboard.show("q1")
+        os.write(master, b" it")
+        eventually(lambda: b" it" in os.read(master, 1024))
+        keyboard.show("q2")
+        os.write(master, b"\n2\n")
+        eventually(lambda: len(got) == 3)
         keyboard.stop()
+        assert termios.tcgetattr(slave) == before
     finally:
         os.close(master)
         os.close(slave)
-    assert got == [Line("for the inbox"), Line("2", "q1")]
+    assert got == [Line("for the inbox"), Line("half öf it", "q2", overtaken=True), Line("2", "q2")]
 
 
 def test_stop_ends_it_while_nothing_is_typed_and_leaves_the_rest_unread(got: Got) -> None:

@@ -60,10 +60,48 @@ def test_what_was_typed_before_a_question_was_shown_is_not_its_answer(watching: 
     watching.see("✉ queued: more salt")
     run.ask("q1", "Which flour?", ["rye", "spelt"])
     watching.see("q1> ")
-    watching.type("\n")  # would be "1" if what was typed before counted
-    watching.see("q1  declined")
-    assert run.asks["q1"]["state"] == "declined"
+    watching.type(" hour\n")  # typed without looking; it neither answers the question nor skips it
+    watching.see("not sent, as something came up while you typed it: 1 hour")
+    watching.see("q1> ")
+    assert run.asks["q1"]["state"] == "asked"
+    watching.type("2\n")
+    watching.see("q1  answered by tester: spelt")
     assert run.mail == ["more salt"]
+
+
+def test_the_end_of_an_answer_that_came_too_late_is_not_sent_to_the_agents(
+    watching: Terminal, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Which flour?")
+    watching.see("q1> ")
+    watching.type("spelt, or el")
+    watching.see("spelt, or el")
+    run.settle("q1", "answered", "rye", "bot")
+    watching.see("q1  answered by bot: rye")
+    run.say("going on")
+    watching.see("going on")
+    watching.type("se rye\n")
+    watching.see("not sent, as something came up while you typed it: spelt, or else rye")
+    assert run.mail == []
+
+
+def test_of_two_people_the_later_one_is_told_what_was_answered_and_by_whom(
+    watching: Terminal, server: ScriptedServer, run: ScriptedRun, tmp_path: Path
+) -> None:
+    with terminal("watch", "r1", home=tmp_path, url=server.url) as other:
+        run.ask("q1", "Which flour?", ["rye", "spelt"])
+        for each in (watching, other):
+            each.see("q1> ")
+        with run.changed:  # both have sent theirs before either can hear of the other's
+            run.asks["q1"] |= {"state": "answered", "answer": "spelt", "answered_by": "ann"}
+            other.type("1\n")
+            eventually(lambda: server.asked_for("answer"))
+        other.see("too late: q1 was answered by ann: spelt")
+        run.append("ask", "Which flour?", dict(run.asks["q1"]))
+        watching.see("q1  answered by ann: spelt")
+        watching.type("hello\n")
+        other.see("✉ queued: hello")
+    assert run.mail == ["hello"]
 
 
 def test_lines_typed_while_the_server_hangs_belong_to_what_was_on_the_screen_then(
@@ -75,7 +113,7 @@ def test_lines_typed_while_the_server_hangs_belong_to_what_was_on_the_screen_the
         watching.type("1\n2\n")  # the second line is typed before the next question can be seen
         watching.see("1\n2\n")
         run.ask("q2", "How long?", ["an hour", "two hours"])
-    watching.see("q1 no longer waits; not sent: 2")
+    watching.see("q1 was answered by tester: rye; not sent: 2")
     watching.see("q2> ")
     assert [ask["state"] for ask in run.asks.values()] == ["answered", "asked"]
 
