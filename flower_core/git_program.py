@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+#: A partial clone would fetch what it lacks, by any program that its configuration names.
+NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 _TIMEOUT_S = 30.0
 
 
@@ -19,7 +21,7 @@ def ask_git(where: Path | str, *args: str) -> str:
     done = subprocess.run(
         ["git", "-c", "safe.directory=*", *args],
         cwd=where,
-        env=environ,
+        env={**environ, **NO_FETCH},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_TIMEOUT_S,

@@ -13,15 +13,14 @@ import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from flower_core.git_program import ask_git
+from flower_core.git_program import NO_FETCH, ask_git
 from flower_core.looks import git_subcommand
 from flower_core.shell import Simple, parse
 
 _VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",  # status would write the index
     "GIT_PAGER": "cat",
-    "GIT_ALLOW_PROTOCOL": "none",  # a partial clone would fetch what it lacks, by any helper it names
-    "GIT_NO_LAZY_FETCH": "1",
+    **NO_FETCH,
     # Where to trace to may stand in the person's own configuration.
     "GIT_TRACE2": "0",
     "GIT_TRACE2_EVENT": "0",

@@ -52,6 +52,22 @@ def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
         check_repository(tmp_path.resolve() / "bare.git")
 
 
+def test_asking_fetches_nothing_by_a_program_that_the_repository_names(repo: Path, tmp_path: Path) -> None:
+    sprung, head = tmp_path / "sprung", git(repo, "rev-parse", "HEAD").strip()
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(tmp_path),
+        "remote.origin.uploadpack": f"touch '{sprung}'; git-upload-pack",
+    }.items():
+        git(repo, "config", key, value)
+    (repo / ".git/objects" / head[:2] / head[2:]).unlink()
+    with pytest.raises(ValueError, match="needs a commit to start from"):
+        check_repository(repo)
+    assert not sprung.exists()
+
+
 def test_without_a_git_program_it_says_so(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(repo))
     with pytest.raises(ValueError, match="no git program on the path"):
