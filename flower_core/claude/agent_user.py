@@ -23,7 +23,7 @@ from pathlib import Path
 from flower_core.claude.environment import RUN_AS, agent_program
 from flower_core.claude.launch import hand_over
 from flower_core.errors import AgentUserUnusable
-from flower_core.rights import entrust
+from flower_core.rights import acting_for, entrust
 
 #: Where the group ids of workspaces begin, and how many there are: a range that no distribution gives to anybody
 #: (systemd.io/UIDS-GIDS).
@@ -84,7 +84,8 @@ class AgentUser:
                 place.chmod(place.stat().st_mode & 0o700)
         for place in (self.data_dir / "config", self.data_dir / "tmp", self.workspace_root):
             self._open_way(place)
-        entrust(self.workspace_root, self.uid)
+        for place in (self.data_dir / "config", self.workspace_root):
+            entrust(place, self.uid)
 
     def environ(self) -> dict[str, str]:
         """What has a session run as this user; without :meth:`admit` it finds nothing that it may read."""
@@ -105,11 +106,13 @@ class AgentUser:
             hand_over(place, self.uid, gid)
         self._open_way(config_dir.parent)
         home, temporary = config_dir / "home", config_dir / "tmp"
-        for place in (config_dir, home, temporary):
-            place.mkdir(exist_ok=True)
-        # Only root and this group get into a repository's top, so to git it seems to be somebody else's.
-        (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n", encoding="utf-8")
+        config_dir.mkdir(exist_ok=True)
         hand_over(config_dir, self.uid, gid)
+        with acting_for(config_dir):  # in a run that goes on, either may be a link by now
+            for place in (home, temporary):
+                place.mkdir(exist_ok=True)
+            # Only root and this group get into a repository's top, so to git it seems to be somebody else's.
+            (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n", encoding="utf-8")
         ids = {RUN_AS: f"{self.uid}:{gid}"}
         own = {"HOME": str(home), "TMPDIR": str(temporary), "XDG_RUNTIME_DIR": str(temporary)}
         return {**self.environ(), **ids, **own}
