@@ -41,11 +41,11 @@ _VIEWING = (
         default=",".join(sorted(DEFAULT_SHOW)),
         show_default=True,
         metavar="KINDS",
-        help="Which events to show, comma-separated: text, thinking, tools, all. Steps, questions, retries,"
-        " handoffs and errors always show.",
+        help="Which events to show, comma-separated: text, thinking, tools, all. Tools are one line each, with all they"
+        " are shown in full. Steps, questions, retries, handoffs and errors always show.",
     ),
     option("--subagents", is_flag=True, help="Show what subagents say and do, too."),
-    option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR does the same."),
+    option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR and the terminal `dumb` do the same."),
     option(
         "--give-up",
         type=click.FloatRange(min=0),
@@ -195,7 +195,8 @@ class Viewing:
             raise click.UsageError(f"--exit-on-ask leaves at a question, --on-ask {given['on_ask']} does not")
         self.show = names
         self.subagents: bool = given["subagents"]
-        self.colour = not given["no_color"] and not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+        plain = given["no_color"] or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self.colour = not plain and sys.stdout.isatty()
         self.on_ask: str = given["on_ask"]
         self.exit_on_ask: bool = given["exit_on_ask"]
         self.give_up_after_s: float = given["give_up"]
@@ -229,7 +230,7 @@ def _watch(app: App, client: FlowerClient, run_id: str, viewing: Viewing) -> Non
         client=client,
         make_client=app.client,
         renderer=Renderer(show=viewing.show, subagents=viewing.subagents, colour=viewing.colour),
-        screen=Screen(),
+        screen=Screen(wraps=not app.as_json),
     )
     code = session.run()
     if code is not Exit.DONE:

@@ -112,7 +112,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as ``GET /runs/{id}`` tells it. Times are RFC 3339 in UTC, empty while there is none."""
+    """A run as ``GET /runs/{id}`` tells it. Times are RFC 3339 in UTC, empty while there is none.
+
+    ``context`` is how many tokens the conversation at work holds, 0 where nobody knows.
+    """
 
     id: str
     state: str
@@ -129,6 +132,7 @@ class Run:
     verdict: Verdict | None = None
     cost_usd: float = 0.0
     num_turns: int = 0
+    context: int = 0
     failed_at: str = ""
     aborted: str = ""
     error: str = ""
@@ -166,6 +170,7 @@ class Run:
             verdict=_verdict(data.get("verdict")),
             cost_usd=_number(data, "cost_usd"),
             num_turns=_integer(data, "num_turns"),
+            context=_integer(data, "context"),
             failed_at=_text(data, "failed_at"),
             aborted=_text(data, "aborted"),
             error=_text(data, "error"),

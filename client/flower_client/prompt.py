@@ -79,7 +79,7 @@ class Questions:
             self._waiting.setdefault(ask.id, ask)
 
     def settle(self, ask_id: str, settled: Ask | None = None) -> None:
-        """The question waits no longer, and is ``settled`` now. Ids never repeat within a run, so it never will again."""
+        """The question waits no longer, and never will again: ids do not repeat. ``settled`` is how it ended."""
         self._settled[ask_id] = settled or self._settled.get(ask_id)
         self._waiting.pop(ask_id, None)
 

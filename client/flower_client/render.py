@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,11 +11,14 @@ import click
 
 from flower_client.counting import Loss
 from flower_client.models import Ask, Event, Run
-from flower_client.safe_text import clean, one_line
+from flower_client.safe_text import clean, json_line, one_line
 
 #: What --show may name; steps, questions, retries, handoffs and errors are always shown.
 SHOWABLE = ("text", "thinking", "tools", "all")
 DEFAULT_SHOW = frozenset({"text", "tools"})
+#: The most characters of one text that are shown unless everything is.
+LONGEST = 8000
+_GAPS = re.compile(r"\n(?:[ \t]*\n){2,}")
 
 _STATE_COLOURS = {"succeeded": "green", "failed": "red", "cancelled": "yellow", "interrupted": "yellow"}
 _VERDICT_COLOURS = {"achieved": "green", "not_yet": "yellow", "unreachable": "red"}
@@ -65,10 +69,11 @@ class Renderer:
 
     def question(self, ask: Ask) -> list[str]:
         """A question with its numbered options; after them the number of questions left, where there is a quota."""
-        head, *more = clean(ask.question).splitlines() or [""]
+        head, *more = self._body(ask.question) or [""]
         lines = ["", self.style(f"? {one_line(ask.id, 40)}  {head}", fg="yellow", bold=True)]
         lines += [f"      {line}" for line in more]
-        lines += [f"   {number}) {one_line(option, 500)}" for number, option in enumerate(ask.options, 1)]
+        digits = len(str(len(ask.options)))
+        lines += [f"   {number:>{digits}}) {one_line(option, 500)}" for number, option in enumerate(ask.options, 1)]
         notes = [f"{ask.remaining} questions left"] if ask.remaining >= 0 else []
         notes += [f"waits until {one_line(clock(ask.expires_at), 40)}"] if ask.expires_at else []
         return lines + ([self.style(f"   ({', '.join(notes)})", dim=True)] if notes else [])
@@ -89,24 +94,42 @@ class Renderer:
         lines.append(f"manifest  flower-client steps {one_line(run.id)}")
         return lines + [self.style(f"lost      {loss}", fg="red", bold=True) for loss in losses]
 
+    def _body(self, text: str) -> list[str]:
+        """The lines of ``text``; unless everything is shown, without rows of blank ones, and cut when very long."""
+        whole = clean(text).strip("\n")
+        if self._everything:
+            return whole.splitlines()
+        whole = _GAPS.sub("\n\n", whole)
+        if len(whole) <= LONGEST:
+            return whole.splitlines()
+        left = self.style(f"({len(whole) - LONGEST} more characters; --show all shows them)", dim=True)
+        return [*whole[:LONGEST].splitlines(), left]
+
     def _text(self, event: Event) -> list[str]:
-        return clean(event.text).strip("\n").splitlines() if "text" in self._show else []
+        return self._body(event.text) if "text" in self._show else []
 
     def _thinking(self, event: Event) -> list[str]:
         if "thinking" not in self._show:
             return []
-        return [self.style(f"  ~ {line}", dim=True, italic=True) for line in clean(event.text).splitlines()]
+        return [self.style(f"  ~ {line}", dim=True, italic=True) for line in self._body(event.text)]
 
     def _tool_call(self, event: Event) -> list[str]:
         if "tools" not in self._show:
             return []
-        return [self.style(f"  [{one_line(event.tool, 60)}] {one_line(event.text)}".rstrip(), dim=True)]
+        given = event.payload.get("input")
+        name = f"  [{one_line(event.tool, 60)}]"
+        if self._everything and isinstance(given, dict):
+            return [self.style(line, dim=True) for line in (name, *_arguments(given))]
+        return [self.style(f"{name} {one_line(event.text)}".rstrip(), dim=True)]
 
     def _tool_result(self, event: Event) -> list[str]:
         failed = event.payload.get("is_error") is True
         if "tools" not in self._show or not (failed or self._everything):
             return []
-        return [self.style(f"    {'failed: ' if failed else '= '}{one_line(event.text)}", dim=True)]
+        mark = "failed: " if failed else "= "
+        lines = self._body(event.text) if self._everything else [one_line(event.text)]
+        head, *more = lines or [""]
+        return [self.style(f"    {line}", dim=True) for line in (mark + head, *more)]
 
     def _step(self, event: Event) -> list[str]:
         index, total = event.payload.get("index"), event.payload.get("total")
@@ -156,6 +179,15 @@ class Renderer:
         if not self._everything:
             return []
         return [self.style(f"  <{one_line(event.kind, 40)}> {one_line(event.text)}".rstrip(), dim=True)]
+
+
+def _arguments(given: Mapping[str, Any]) -> list[str]:
+    """What a tool was called with, a line for each argument, and the lines of long ones below their names."""
+    lines = []
+    for name, value in given.items():
+        head, *more = clean(value if isinstance(value, str) else json_line(value)).splitlines() or [""]
+        lines += [f"    {one_line(name, 60)}: {head}", *(f"      {line}" for line in more)]
+    return lines
 
 
 def clock(at: str) -> str:

@@ -25,6 +25,7 @@ from flower_client.render import Renderer
 from flower_client.safe_text import json_line, one_line
 from flower_client.screen import Screen
 from flower_client.settling import as_settled, settle
+from flower_client.standing import Standing
 from flower_client.transport import Sleep
 
 
@@ -52,6 +53,7 @@ class WatchSession:
         self._keyboard = Keyboard(options.keyboard, self._queue.put) if options.keyboard is not None else None
         self._listening = self._keyboard is not None
         self._questions = Questions()
+        self._standing = Standing()
         self._asked_server = False
         self._announced: set[str] = set()
         self._current: Ask | None = None
@@ -104,6 +106,7 @@ class WatchSession:
     def _on_page(self, page: Page) -> Exit | None:
         for event in page.events:
             self._questions.see(event)
+            self._standing.see(event)
         current = page.pending == 0 and not page.final
         for event in page.events:
             if self._options.as_json:
@@ -116,7 +119,17 @@ class WatchSession:
         self._drop_settled()
         if page.final:
             return self._finish(page)
-        return self._attend() if current else None
+        code = self._attend() if current else None
+        self._tell_standing()
+        return code
+
+    def _tell_standing(self) -> None:
+        """From time to time say how the run stands, but not into what somebody types, nor to programs."""
+        if self._options.as_json or self._screen.prompting or not self._standing.due():
+            return
+        with contextlib.suppress(FlowerClientError):  # it is not worth a word, and the next page will tell
+            run = self._client.run(self.run_id)
+            self._screen.note(self._renderer.style(f"· {self._standing.line(run)}", dim=True))
 
     def _finish(self, page: Page) -> Exit:
         try:
@@ -235,17 +248,14 @@ class WatchSession:
         if not words:
             return
         if words[0] in "?？":
-            self._ask_oracle(words[1:].strip())
+            if question := words[1:].strip():
+                self._note("asked on the side; the answer is shown here when it comes", "cyan")
+                self._asker.ask(question)
             return
         try:
             self._client.say(self.run_id, words)
         except FlowerClientError as error:
             self._note(f"not sent: {error.advice}", "red")
-
-    def _ask_oracle(self, question: str) -> None:
-        if question:
-            self._note("asked on the side; the answer is shown here when it comes", "cyan")
-            self._asker.ask(question)
 
     def _on_oracle(self, found: OracleAnswer) -> None:
         if self._options.as_json:

@@ -9,9 +9,11 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
@@ -19,22 +21,38 @@ FLOWER_CLIENT = ("-m", "flower_client")
 
 
 class Terminal:
-    """A process whose controlling terminal is a pty; what it writes is collected in ``screen``."""
+    """A process whose controlling terminal is a pty; what it writes is collected in ``screen``.
 
-    def __init__(self, *args: str, home: Path, url: str, program: tuple[str, ...] = FLOWER_CLIENT) -> None:
+    ``columns`` is the width; 0 is a terminal that does not know its own. ``environ`` is added to the environment.
+    """
+
+    def __init__(
+        self,
+        *args: str,
+        home: Path,
+        url: str,
+        program: tuple[str, ...] = FLOWER_CLIENT,
+        columns: int = 0,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self._master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (24 if columns else 0, columns))
         name = os.ttyname(slave)
         # A session leader without a terminal gets the first one it opens: that is what makes Ctrl-C a signal.
         script = 'exec "$@" <"$0" >"$0" 2>&1'
         command = ["sh", "-c", script, name, sys.executable, *program, *args]
         env = {**os.environ, "FLOWER_URL": url, "XDG_CONFIG_HOME": str(home), "NO_COLOR": "1", "TERM": "xterm"}
-        env["TMPDIR"] = str(home)
+        env |= {"TMPDIR": str(home), **(environ or {})}
         env.pop("FLOWER_TOKEN", None)
         self.process = subprocess.Popen(
             command, start_new_session=True, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
         self._slave = slave  # kept open, so that reading goes on after the process has gone
         self.screen = ""
+
+    def resize(self, columns: int) -> None:
+        """Make the window so wide; the process gets SIGWINCH, as from a real one."""
+        termios.tcsetwinsize(self._master, (24, columns))
 
     def type(self, text: str) -> None:
         """Type ``text``; a line ends with a newline."""
@@ -75,9 +93,9 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(*args: str, home: Path, url: str, program: tuple[str, ...] = FLOWER_CLIENT) -> Iterator[Terminal]:
-    """A terminal in which this Python runs ``program`` with ``args``, gone at the end."""
-    opened = Terminal(*args, home=home, url=url, program=program)
+def terminal(*args: str, home: Path, url: str, **how: Any) -> Iterator[Terminal]:
+    """A terminal in which this Python runs a program with ``args``, gone at the end; ``how`` as for Terminal."""
+    opened = Terminal(*args, home=home, url=url, **how)
     try:
         yield opened
     finally:

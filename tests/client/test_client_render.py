@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flower_client import Ask, Event, Loss, Run
 from flower_client.prompt import DECLINE, Choice, Questions, first_option, interpret
-from flower_client.render import DEFAULT_SHOW, Renderer, duration, table
+from flower_client.render import DEFAULT_SHOW, LONGEST, Renderer, duration, table
 
 
 def event(kind: str, text: str = "", tool: str = "", /, **payload: Any) -> Event:
@@ -63,6 +63,29 @@ def test_the_rest_is_shown_on_request(given: Event, show: str) -> None:
     assert Renderer(show=nothing, colour=False).event(given) == []
     assert shown(given, show)
     assert shown(given, "all")
+
+
+def test_tool_calls_and_results_are_one_line_each_and_shown_in_full_on_request() -> None:
+    call = event("tool_call", "ls -la", "Bash", input={"command": "ls -la\nwc -l *", "timeout": 5})
+    result = event("tool_result", "a\nb")
+    assert shown(call) == ["  [Bash] ls -la"]
+    assert shown(result) == []
+    assert shown(call, "all") == ["  [Bash]", "    command: ls -la", "      wc -l *", "    timeout: 5"]
+    assert shown(result, "all") == ["    = a", "    b"]
+    assert shown(event("tool_result", "a\nb", is_error=True)) == ["    failed: a b"]
+
+
+def test_of_a_very_long_text_the_beginning_is_shown_and_the_rest_on_request() -> None:
+    said = event("text", "x" * 100_000)
+    assert shown(said) == ["x" * LONGEST, "(92000 more characters; --show all shows them)"]
+    assert shown(said, "all") == ["x" * 100_000]
+    assert shown(event("text", "a" + "\n \n\n" * 1000 + "b")) == ["a", "", "b"]
+
+
+def test_thirty_options_stand_in_one_column() -> None:
+    lines = Renderer(colour=False).question(Ask("q1", "Which?", tuple(f"flour {number}" for number in range(1, 31))))
+    assert lines[2] == "    1) flour 1"
+    assert lines[-1] == "   30) flour 30"
 
 
 def test_subagents_are_hidden_or_marked() -> None:

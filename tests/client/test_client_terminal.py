@@ -257,19 +257,6 @@ def test_the_server_may_restart_while_a_question_is_on_the_screen(
     watching.see("q1  answered by tester: spelt")
 
 
-def test_hostile_events_do_not_reach_the_terminal(watching: Terminal, run: ScriptedRun) -> None:
-    run.say("\x1b]0;owned\x07\x1b[2Jvisible\x9b31m\u202egpj")
-    run.ask("q1", "\x1b[31mred?", ["\x1b]52;c;aGk=\x07one"])
-    watching.see(r"visible<U\+202E>gpj\n")
-    watching.see(r"\? q1  red\?\n   1\) one\n")
-    watching.see("q1> ")
-    watching.type("1\n")
-    watching.see("answered")
-    run.finish()
-    assert watching.exit_code() == 0
-    assert "\x1b" not in watching.rest()
-
-
 def test_start_asks_for_the_task_and_watches(server: ScriptedServer, tmp_path: Path) -> None:
     with terminal("start", "--watch", "--on-ask", "prompt", home=tmp_path, url=server.url) as opened:
         opened.see(r"What is to be done\?: ")
