@@ -16,16 +16,31 @@ from flower_client.cli import main as client_main
 from flower_http.cli import main as server_main
 from flower_http.errors import CATALOGUE
 from flower_http.settings import TABLE
+from tests.doc_blocks import blocks
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 USER_PAGES = [ROOT / "README.md", ROOT / "client" / "README.md", *DOCS]
 PAGES = [ROOT / "CONTRIBUTING.md", *USER_PAGES]
 
+#: Which test in tests/e2e runs the blocks of a page, in which languages; it fails when it does not know one of them.
+#: "text" is a picture, or what a program prints.
+RUN_BY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "README.md": ("test_docs_getting_started.py", ("sh",)),
+    "client/README.md": ("test_docs_getting_started.py", ("indented", "python")),
+    "docs/getting-started.md": ("test_docs_getting_started.py", ("sh",)),
+    "docs/http-by-example.md": ("test_recipes.py", ("bash",)),
+    "docs/http.md": ("test_docs_curl.py", ("indented", "python")),
+    "docs/operating.md": ("test_docs_operating.py", ("dockerfile", "indented", "ini", "sh", "yaml")),
+    "docs/python-api.md": ("test_docs_python.py", ("python",)),
+    "docs/security.md": ("test_docs_operating.py", ("indented",)),
+    "docs/writing-a-workflow.md": ("test_docs_examples.py", ("python", "toml")),
+}
+
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]+`|^    .+$", re.DOTALL | re.MULTILINE)
 #: A command of ours with its arguments, up to where the shell or the sentence ends it.
-_COMMAND = re.compile(r"(?:^|[\s`/])(flower-(?:server|client) [^\n|`;&]+)")
+_COMMAND = re.compile(r"(?:^|[\s`/])(flower-(?:server|client) (?!listening on )[^\n|`;&]+)")
 _FLAG = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
 _HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 _ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (\d{3}) \| .+ \|$", re.MULTILINE)
@@ -51,6 +66,15 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
 def _slug(title: str) -> str:
     """The anchor GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_block_is_run_by_a_test_or_says_why_it_is_not(page: Path) -> None:
+    name = page_name(page)
+    module, languages = RUN_BY.get(name, ("", ()))
+    for block in blocks(name):
+        assert block.reason or block.language in ("text", *languages), f"{name}:{block.line} is run by nobody"
+    assert not module or page.name in (ROOT / "tests" / "e2e" / module).read_text(encoding="utf-8")
 
 
 def commands_of(command: click.Command) -> dict[str, click.Command]:
@@ -85,7 +109,7 @@ def command_lines() -> Iterator[tuple[str, str]]:
     for page in USER_PAGES:
         for code in _CODE.findall(page.read_text(encoding="utf-8").replace("\\\n", " ")):
             for line in _COMMAND.findall(code):
-                yield page_name(page), line.strip()
+                yield page_name(page), re.sub(r"\s#.*", "", line).strip()
 
 
 @pytest.mark.parametrize(("page", "line"), sorted(set(command_lines())))

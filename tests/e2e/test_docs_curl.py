@@ -1,4 +1,4 @@
-"""Every curl command of docs/http.md and README.md is sent as printed, and gets what the page says."""
+"""Every curl command of docs/http.md is sent as printed, and gets what the page says; its bot is run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from flower_http.errors import CATALOGUE
+from tests.doc_blocks import blocks
 from tests.e2e.serving import FlowerServer
 
 ROOT = Path(__file__).parents[2]
@@ -69,12 +71,18 @@ def test_the_commands_of_the_api_page_work_in_the_order_printed(server: FlowerSe
     assert server.get(f"/runs/{run['id']}")["state"] == "cancelled"
 
 
-def test_the_commands_of_the_readme_work_in_the_order_printed(server: FlowerServer) -> None:
-    start, *others = commands("README.md")
-    run = send(server, start)
-    server.wait_for_ask(run["id"])
-    assert len(others) >= 4
-    for command in others:
-        reply = send(server, command)
-        check(command, reply)
-        assert reply["run"] == run["id"], command
+def test_the_bot_answers_and_follows_a_run_to_its_end(tmp_path: Path) -> None:
+    (bot,) = (block.text for block in blocks("docs/http.md") if block.language == "python")
+    with FlowerServer.rehearsing(tmp_path) as server:
+        run = server.start_run()
+        command = [sys.executable, "-W", "error", "-c", bot, server.url, run["id"]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "it succeeded"
+    assert "working on Clarify" in done.stdout
+
+
+def test_every_other_block_of_the_page_is_a_curl_command() -> None:
+    for block in blocks("docs/http.md"):
+        lines = block.text.replace("\\\n", " ").splitlines()
+        assert block.language == "python" or block.reason or all(line.startswith("curl ") for line in lines), block

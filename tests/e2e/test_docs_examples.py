@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.serving import FlowerServer
+from flower_core.rehearsal import RehearsalServer
+from tests.e2e.serving import FlowerServer, clean_environ
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-workflow.md").read_text(encoding="utf-8")
 #: Every block begins with the name of its file.
@@ -29,7 +30,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_every_block_of_the_page_is_a_file_of_the_example() -> None:
-    assert sorted(FILES) == ["notes.toml", "notes_flow.py", "test_notes.py"]
+    assert sorted(FILES) == ["greet.py", "notes.toml", "notes_flow.py", "test_notes.py"]
     assert PAGE.count("```") == 2 * len(FILES)
 
 
@@ -39,6 +40,16 @@ def test_the_test_that_is_printed_passes(example: Path) -> None:
     done = subprocess.run(command, cwd=example, env=environ, capture_output=True, text=True, timeout=90)
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+def test_the_script_runs_without_a_server(example: Path) -> None:
+    with RehearsalServer(pace=0) as rehearsal:
+        environ = clean_environ(example, ANTHROPIC_BASE_URL=rehearsal.url, ANTHROPIC_API_KEY="dummy")
+        done = subprocess.run(
+            [sys.executable, "greet.py"], cwd=example, env=environ, capture_output=True, text=True, timeout=90
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith("None"), "no step failed"
 
 
 def test_the_flow_is_served_by_its_name(example: Path) -> None:
