@@ -57,15 +57,19 @@ class KeyStore(Protocol):
     """Where replies are kept. Any thread may call; whatever it raises is answered with 503."""
 
     def claim(self, key: str, fingerprint: str) -> Claim:
-        """Mark ``key`` as being served, unless it is known. A mark left by a server that is gone does not count."""
+        """Mark ``key`` as being served, unless it is known.
+
+        The mark of a server that is gone keeps nobody waiting; but what it was serving may have been done, so the key
+        is good for that same request only.
+        """
         ...
 
     def keep(self, key: str, reply: Reply) -> None:
         """Keep ``reply`` for the claimed ``key``; durable when this returns."""
         ...
 
-    def release(self, key: str) -> None:
-        """Forget the claimed ``key``: nothing was done."""
+    def release(self, key: str, claim: Claim) -> None:
+        """Give up ``claim`` of ``key``: nothing was done, unless by an earlier server. That is not forgotten."""
         ...
 
     def bury(self, run_id: str) -> None:
@@ -87,8 +91,8 @@ class SqliteKeys:
         self._boot = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._purged_at = 0.0
-        #: What the disk has refused so far: the reply of a key, or None for one that is free again.
-        self._owed: dict[str, Reply | None] = {}
+        #: What the disk has refused so far to take about a key: a statement and its values.
+        self._owed: dict[str, tuple[str, tuple[object, ...]]] = {}
         try:
             self._db = _open(path)
         except sqlite3.DatabaseError as error:
@@ -109,25 +113,27 @@ class SqliteKeys:
                 "SELECT fingerprint, boot, status, headers, body FROM replies WHERE key = ? AND at > ?",
                 (key, now - KEEP_S),
             ).fetchone()
-            if row is not None and (row[2] is not None or row[1] == self._boot):
+            if row is not None and (row[0] != fingerprint or row[2] is not None or row[1] == self._boot):
                 return _known(row, fingerprint)
             self._db.execute(
                 "INSERT OR REPLACE INTO replies (key, fingerprint, boot, at) VALUES (?, ?, ?, ?)",
                 (key, fingerprint, self._boot, now),
             )
-            return Claim("mine", again=row is not None and row[0] == fingerprint)
+            return Claim("mine", again=row is not None)
 
     def keep(self, key: str, reply: Reply) -> None:
         """See :meth:`KeyStore.keep`."""
-        with self._lock:
-            self._owed[key] = reply
-            self._pay(key)
+        self._owe(
+            key,
+            "UPDATE replies SET status = ?, headers = ?, body = ?, run = ? WHERE key = ?",
+            (reply.status, json.dumps(reply.headers), reply.body, reply.run, key),
+        )
 
-    def release(self, key: str) -> None:
+    def release(self, key: str, claim: Claim) -> None:
         """See :meth:`KeyStore.release`."""
-        with self._lock:
-            self._owed[key] = None
-            self._pay(key)
+        # No boot has an empty name: the mark is again that of a server that is gone.
+        free = "UPDATE replies SET boot = '' WHERE key = ?" if claim.again else "DELETE FROM replies WHERE key = ?"
+        self._owe(key, f"{free} AND status IS NULL", (key,))
 
     def bury(self, run_id: str) -> None:
         """See :meth:`KeyStore.bury`."""
@@ -141,19 +147,16 @@ class SqliteKeys:
         with self._lock:
             self._db.close()
 
+    def _owe(self, key: str, statement: str, values: tuple[object, ...]) -> None:
+        with self._lock:
+            self._owed[key] = statement, values
+            self._pay(key)
+
     def _pay(self, key: str) -> None:
         """Write down what became of ``key``. What the disk refuses is tried again when somebody asks for it."""
-        if key not in self._owed:
-            return
-        reply = self._owed[key]
-        if reply is None:
-            self._db.execute("DELETE FROM replies WHERE key = ? AND status IS NULL", (key,))
-        else:
-            self._db.execute(
-                "UPDATE replies SET status = ?, headers = ?, body = ?, run = ? WHERE key = ?",
-                (reply.status, json.dumps(reply.headers), reply.body, reply.run, key),
-            )
-        del self._owed[key]
+        if key in self._owed:
+            self._db.execute(*self._owed[key])
+            del self._owed[key]
 
     def _purge(self, now: float) -> None:
         if now - self._purged_at >= _PURGE_EVERY_S:
@@ -220,14 +223,14 @@ def serve_once(store: KeyStore, key: str, fingerprint: str, act: Callable[[bool]
         raise Problem(422, "idempotency-mismatch", f"this {HEADER} was used with another body; use a new key")
     if claim.reply is not None:
         return claim.reply.with_header(REPLAYED, "true")
-    return _act(store, key, lambda: act(claim.again))
+    return _act(store, key, claim, act)
 
 
-def _act(store: KeyStore, key: str, act: Callable[[], Reply]) -> Reply:
+def _act(store: KeyStore, key: str, claim: Claim, act: Callable[[bool], Reply]) -> Reply:
     try:
-        reply = act()
+        reply = act(claim.again)
     except BaseException:
-        _quietly(lambda: store.release(key))
+        _quietly(lambda: store.release(key, claim))
         raise
     _quietly(lambda: store.keep(key, reply))
     return reply

@@ -142,6 +142,18 @@ class LogBook:
         logs = [self.get(run_id) for run_id in self.journal.read(records.unfinished_ids)]
         return [log.view for log in logs if log is not None and not log.final]
 
+    def started_with(self, name: str, value: str) -> Views:
+        """Every run that was started with the parameter ``name`` = ``value``, oldest first. Raises sqlite3.Error.
+
+        Looks at all runs there are.
+        """
+        logs = [self.get(run_id) for run_id in self.journal.read(lambda db: records.ids_with_param(db, name, value))]
+        return [log.view for log in logs if log is not None]
+
+    def last_ended(self) -> str | None:
+        """The id of the run that ended last, None when none has. Raises sqlite3.Error."""
+        return self.journal.read(records.last_ended_id)
+
     def ended_before(self, at: float, limit: int = 100) -> Sequence[str]:
         """Ids of at most ``limit`` runs that ended before ``at`` (seconds since the epoch), those first that did first.
 

@@ -162,10 +162,23 @@ def unfinished_ids(connection: sqlite3.Connection) -> list[str]:
     return [run_id for (run_id,) in connection.execute(statement, tuple(FINAL))]
 
 
+def ids_with_param(connection: sqlite3.Connection, name: str, value: str) -> list[str]:
+    """Ids of the runs that were started with this parameter, oldest first."""
+    statement = "SELECT id FROM runs WHERE json_extract(view, '$.params.' || ?) = ? ORDER BY id"
+    return [run_id for (run_id,) in connection.execute(statement, (name, value))]
+
+
 def ended_ids(connection: sqlite3.Connection, before: str, limit: int) -> list[str]:
     """Ids of at most ``limit`` runs that ended before that time (RFC 3339 in UTC), those first that ended first."""
     statement = "SELECT id FROM runs WHERE ended_at <> '' AND ended_at < ? ORDER BY ended_at LIMIT ?"
     return [run_id for (run_id,) in connection.execute(statement, (before, limit))]
+
+
+def last_ended_id(connection: sqlite3.Connection) -> str | None:
+    """The id of the run that ended last."""
+    statement = "SELECT id FROM runs WHERE ended_at <> '' ORDER BY ended_at DESC, id DESC LIMIT 1"
+    row = connection.execute(statement).fetchone()
+    return None if row is None else str(row[0])
 
 
 def load_settled(

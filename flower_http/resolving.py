@@ -8,7 +8,6 @@ from flower_http.projection import RunView
 
 #: Among the parameters of a run: which request started it.
 REQUEST = "idempotency"
-_RECENT = 200
 
 
 def resolve(book: LogBook) -> str:
@@ -21,13 +20,12 @@ def resolve(book: LogBook) -> str:
         raise Problem(409, "which-run", "several runs are unfinished; name one with run=", runs=unfinished)
     if unfinished:
         return unfinished[0]
-    ended, _ = book.list(limit=_RECENT)
-    if not ended:
+    ended = book.last_ended()
+    if ended is None:
         raise Problem(404, "unknown-run", "there is no run yet; start one with POST /runs")
-    return max(ended, key=lambda view: view.ended_at).id
+    return ended
 
 
 def started_with(book: LogBook, key: str) -> RunView | None:
     """The run that a request with this key started before the server went down, if it came that far."""
-    recent, _ = book.list(limit=_RECENT)
-    return next((view for view in recent if view.params.get(REQUEST) == key), None)
+    return next(iter(book.started_with(REQUEST, key)), None)

@@ -154,18 +154,40 @@ def test_a_crash_in_the_middle_blocks_the_key_only_until_the_restart(tmp_path: P
     assert crashed.claim("k", "f").state == "running"
     crashed.close()
     after = SqliteKeys(tmp_path / "keys.db")
-    assert after.claim("k", "another body").state == "mine"
+    assert after.claim("k", "f").state == "mine"
     after.close()
 
 
-def test_who_repeats_what_a_crash_cut_short_hears_that_it_may_have_been_done(tmp_path: Path) -> None:
+def test_what_a_crash_cut_short_may_have_been_done_so_its_key_is_good_for_nothing_else(tmp_path: Path) -> None:
     crashed = SqliteKeys(tmp_path / "keys.db")
-    first = [crashed.claim("same", "f"), crashed.claim("other", "f")]
+    assert not crashed.claim("k", "f").again
     crashed.close()
     after = SqliteKeys(tmp_path / "keys.db")
-    second = [after.claim("same", "f"), after.claim("other", "another body")]
+    assert after.claim("k", "another body").state == "other-body"
+    assert after.claim("k", "f").again
     after.close()
-    assert [claim.again for claim in (*first, *second)] == [False, False, True, False]
+
+
+def test_who_is_refused_after_a_crash_still_hears_the_next_time_that_it_may_have_been_done(tmp_path: Path) -> None:
+    crashed = SqliteKeys(tmp_path / "keys.db")
+    crashed.claim("k", "f")
+    crashed.close()
+    heard: list[bool] = []
+
+    def act(again: bool) -> Reply:
+        heard.append(again)
+        if len(heard) < 3:
+            raise Problem(503, "journal-unavailable", "nobody can look whether it has been done")
+        return json_reply({})
+
+    after = SqliteKeys(tmp_path / "keys.db")
+    for _ in range(2):
+        with pytest.raises(Problem, match="journal-unavailable"):
+            serve_once(after, "k", "f", act)
+    assert serve_once(after, "k", "f", act).status == 200
+    assert heard == [True, True, True]
+    assert after.claim("k", "f").state == "kept"
+    after.close()
 
 
 @pytest.mark.parametrize(

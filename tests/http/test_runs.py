@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from flower_http import records
+from flower_http.projection import RunView
 from flower_http.schemas import StartParams
 from tests.http.event_tools import disk_refusing
 from tests.http.gated_flow import SCENES, scene
@@ -159,6 +162,20 @@ def test_a_start_repeated_after_a_crash_means_the_run_it_started(world: RunWorld
     other = world.manager.start(replace(params, workspace="b"), by="me", key="k2", again=True)
     assert other.id != first.id
     assert {view.id for view in world.book.list()[0]} == {first.id, other.id}
+
+
+def test_a_start_repeated_after_a_crash_means_the_run_it_started_however_many_were_started_since(
+    world: RunWorld,
+) -> None:
+    params = StartParams(task="wait", workspace="a", flow="gated")
+    first = world.manager.start(params, by="me", key="k1")
+
+    def keep_many(connection: sqlite3.Connection) -> None:
+        for number in range(500):
+            records.insert_run(connection, RunView(id=f"later{number:03}", epoch="e", last_seq=1), b"{}")
+
+    world.journal.execute(keep_many, 10.0)
+    assert world.manager.start(params, by="me", key="k1", again=True).id == first.id
 
 
 def test_without_resumption_a_crashed_run_waits_for_somebody_to_resume_it(world: RunWorld) -> None:
