@@ -14,7 +14,8 @@ from flower_http.log_book import LogBook
 
 _DAY_S: Final = 86_400.0
 _LOOK_EVERY_S: Final = 600.0
-_AT_ONCE: Final = 100
+#: How many runs are looked up at a time.
+AT_ONCE: Final = 100
 _LOG = logging.getLogger(__name__)
 
 
@@ -55,10 +56,16 @@ class Retention:
                 return
 
     def _look(self) -> None:
-        while not self._end.is_set():
-            found = self._book.ended_before(time.time() - self._days * _DAY_S, _AT_ONCE)
-            gone = sum(self._try_to_delete(run_id) for run_id in found if not self._end.is_set())
-            if gone < _AT_ONCE:
+        kept: set[str] = set()  # could not be deleted; those that ended after them are not to wait for that
+        while True:
+            ended = self._book.ended_before(time.time() - self._days * _DAY_S, AT_ONCE + len(kept))
+            found = [run_id for run_id in ended if run_id not in kept]
+            for run_id in found:
+                if self._end.is_set():
+                    return
+                if not self._try_to_delete(run_id):
+                    kept.add(run_id)
+            if not found:
                 return
 
     def _try_to_delete(self, run_id: str) -> bool:
@@ -66,6 +73,9 @@ class Retention:
             self._delete(run_id)
         except (Problem, JournalUnavailable) as error:
             _LOG.warning("run %s ended long ago and could not be deleted: %s", run_id, error)
+            return False
+        except Exception:  # its books may be damaged; that must not keep the others
+            _LOG.exception("run %s ended long ago and could not be deleted", run_id)
             return False
         _LOG.info("run %s was deleted: it ended more than %g day(s) ago", run_id, self._days)
         return True
