@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from flower_client.cli import main as client_main
+from flower_client.exits import Exit
 
 from flower_http.cli import main as server_main
 from flower_http.errors import CATALOGUE
@@ -141,6 +142,12 @@ def test_the_page_of_settings_is_what_the_code_says() -> None:
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == printed, "run `make docs`"
 
 
+@pytest.mark.parametrize("name", ["client/README.md", "docs/troubleshooting.md"])
+def test_the_table_of_exit_codes_is_complete(name: str) -> None:
+    rows = re.findall(r"^\| (\d{1,3}) \| [^|]+\|", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+    assert [int(code) for code in rows] == sorted(Exit)
+
+
 def test_the_table_of_errors_is_the_catalogue() -> None:
     page = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
     table = {slug: int(status) for slug, status in _ROW.findall(page)}
@@ -170,8 +177,9 @@ def test_every_message_quoted_in_troubleshooting_is_one_that_is_said() -> None:
     said += "\n".join(os.strerror(number) for number in errno.errorcode)
     page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     rows = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| ")]
+    rows += [text for text in page.split("\n\n") if text.startswith("`")]
     quotes = [quote for row in rows for quote in re.findall(r"`([^`]+)`", row) if " " in quote]
-    assert len(quotes) > 15
+    assert len(quotes) > 30
     for quote in quotes:
         for part in filter(None, (part.strip(" :") for part in re.split("…|NAME=", quote))):
             assert part in said, f"nobody says {part!r}"
