@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from flower_core.files import atomic_write
 from flower_core.texts import texts_for
 from flower_http.errors import Problem
-from flower_http.files import Tree
+from flower_http.files import Entry, Tree
 
 #: The most of a document that is shown, in bytes; whoever needs more of it fetches the file.
 MOST_BYTES = 1024 * 1024
+#: The most of all handoffs of a run together, in bytes; of more than that the newest are shown.
+MOST_OF_HANDOFFS = 16 * MOST_BYTES
 
 _FIXED = ("brief", "goal", "questions")
 _HANDOFF = re.compile(rb"handoff-.+\.md", re.DOTALL)
@@ -90,23 +94,35 @@ def _found(notes: Tree, lang: str) -> Iterator[Document]:
         file = texts(f"workflow.files.{name}")
         if (document := _document(notes, file.encode(), name)) is not None:
             yield document
-    directories = [b"", _ARCHIVE, *(path for path, kind in _names(notes, _ARCHIVE) if kind == "directory")]
-    paths = [
-        path
+    yield from _handoffs(notes)
+
+
+def _handoffs(notes: Tree) -> Sequence[Document]:
+    """The handoffs, from the oldest on; their numbers count also those for which there is no room."""
+    directories = [b"", _ARCHIVE, *(path for path, each in _entries(notes, _ARCHIVE) if each.kind == "directory")]
+    candidates = (
+        (each.modified, each.name, path)
         for directory in directories
-        for path, kind in _names(notes, directory)
-        if kind == "file" and _HANDOFF.fullmatch(path.rpartition(b"/")[2])
-    ]
-    found = [document for path in paths if (document := _document(notes, path, "")) is not None]
-    found.sort(key=lambda document: (document.modified, document.title))
-    for number, document in enumerate(found, 1):
-        yield Document(f"handoff-{number}", document.title, document.modified, document.text)
+        for path, each in _entries(notes, directory)
+        if each.kind == "file" and _HANDOFF.fullmatch(each.name)
+    )
+    paths = [path for _, _, path in sorted(islice(candidates, _MOST_NAMES))]
+    found: deque[Document] = deque()
+    room = MOST_OF_HANDOFFS
+    for number in range(len(paths), 0, -1):
+        document = _document(notes, paths[number - 1], f"handoff-{number}")
+        if document is not None:
+            room -= len(document.text.encode())
+            if room < 0:
+                break
+            found.appendleft(document)
+    return found
 
 
-def _names(notes: Tree, directory: bytes) -> list[tuple[bytes, str]]:
+def _entries(notes: Tree, directory: bytes) -> list[tuple[bytes, Entry]]:
     with suppress(Problem, OSError):
         prefix = directory + b"/" if directory else b""
-        return [(prefix + each.name, each.kind) for each in notes.list(directory, limit=_MOST_NAMES).entries]
+        return [(prefix + each.name, each) for each in notes.list(directory, limit=_MOST_NAMES).entries]
     return []
 
 

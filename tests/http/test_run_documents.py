@@ -131,6 +131,16 @@ def test_handoffs_are_numbered_from_the_oldest_on_the_archived_ones_included(wor
     here.go.set()
 
 
+def test_of_more_handoffs_than_a_server_can_hold_the_newest_are_shown_under_their_numbers(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    for number in range(1, 19):
+        file = notes_of(world, "w") / f"handoff-{number}.md"
+        file.write_bytes(b"x" * MOST_BYTES)
+        os.utime(file, (1000 + number, 1000 + number))
+    assert list(found(world, run.id)) == [f"handoff-{number}" for number in range(3, 19)]
+    here.go.set()
+
+
 def test_a_workbench_outside_the_workspace_is_looked_at_where_it_is(world: RunWorld) -> None:
     run, here = world.begun("w", flow="elsewhere", lang="zh")
     (world.home / "work" / ".bench-w" / "notes" / "brief.md").write_text("out there")
