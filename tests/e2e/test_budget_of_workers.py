@@ -21,7 +21,8 @@ LIMIT_USD = 0.3
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_that_never_stop_are_cut_within_one_request_each(staged: MakeStage, workers: int) -> None:
     lead = {"usage": USAGE, "tools": [["Agent", DISPATCH]] * workers}
-    loop = {"usage": USAGE, "delay": 0.05, "tools": [["Bash", {"command": "date >> spent.txt"}]]}
+    # A reply takes longer than a stop does, as a model's always does.
+    loop = {"usage": USAGE, "delay": 0.4, "tools": [["Bash", {"command": "date >> spent.txt"}]]}
     stage = staged({"coordinator": [lead], "worker/coder": [loop], "agent": [{"text": "Priced.", "usage": USAGE}]})
     price = play(stage.runtime().run(agent(), "What does one cost?")).cost_usd
     asked = len(stage.requests)
