@@ -20,6 +20,8 @@ from flower_core.files import atomic_write
 MARK = "FLOWER_MARK"
 #: ``UID:GID`` as which the launcher runs the agent program; see :mod:`flower_core.claude.agent_user`.
 RUN_AS = "FLOWER_RUN_AS"
+#: Where the agent program keeps what is the session's own.
+CONFIG_DIR = "CLAUDE_CONFIG_DIR"
 CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _MODEL = (
@@ -53,7 +55,7 @@ _FROM_SDK = (
     "CLAUDE_AGENT_SDK_VERSION",
     "CLAUDE_AGENT_SDK_CLIENT_APP",
     "CLAUDE_CODE_SDK_READS_SESSION_STATE",
-    "CLAUDE_CONFIG_DIR",
+    CONFIG_DIR,
     "PWD",
     "TRACEPARENT",
     "TRACESTATE",
@@ -119,7 +121,7 @@ def session_environment(
         **_inherited(environ),
         **_FIXED,
         "MCP_TOOL_TIMEOUT": str(timeout_ms),
-        "CLAUDE_CONFIG_DIR": str(config_dir),
+        CONFIG_DIR: str(config_dir),
         **extra,
     }
     chosen["FLOWER_KEEP_ENV"] = ",".join(sorted({*chosen, *_FROM_SDK}))

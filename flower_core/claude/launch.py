@@ -47,7 +47,7 @@ def hand_over(folder: str | os.PathLike[str], uid: int, gid: int) -> None:
 def give_up_root(run_as: str, config_dir: str) -> None:
     """Become ``UID:GID``, in no other group and without a way back; the session's own files go along."""
     uid, gid = (int(part) for part in run_as.split(":"))
-    if config_dir:  # of a session that goes on: the SDK has just laid it out
+    if os.path.isdir(config_dir):  # of a session that goes on: the SDK has just laid it out
         hand_over(config_dir, uid, gid)
     os.setgroups([])
     os.setresgid(gid, gid, gid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from claude_agent_sdk import AgentDefinition, ClaudeAgentOptions
 
 from flower_core.agent import AgentSpec, Worker
-from flower_core.claude.environment import session_environment
+from flower_core.claude.environment import CONFIG_DIR, session_environment
 from flower_core.claude.hooks import compile_hooks
 from flower_core.guards import GuardRule, deny, rules_for
 from flower_core.human import HumanChannel
@@ -92,7 +93,7 @@ def build_options(
         cli_path=around.launcher,
         env=session_environment(
             around.environ,
-            config_dir=around.config_dir,
+            config_dir=around.config_dir if opening.resume is None else _unmade(around.config_dir),
             extra={**_compaction(spec, around.handoff), **spec.env},
             tool_timeout_s=spec.tool_timeout_s,
         ),
@@ -125,6 +126,7 @@ def aside(
     sealed = compile_hooks([GuardRule("PreToolUse", None, lambda _hook: deny(refusal))])
     return replace(
         options,
+        env={**options.env, CONFIG_DIR: str(_unmade(Path(options.env[CONFIG_DIR])))},
         session_id=None,
         resume=session_id,
         fork_session=True,
@@ -134,6 +136,15 @@ def aside(
         max_turns=replies,
         stderr=stderr,
     )
+
+
+def _unmade(config_dir: Path) -> Path:
+    """A place in ``config_dir`` that nobody knows: the config directory of a session that goes on, as we name it.
+
+    The SDK lays such a session out in a directory of its own. Settings and credentials it copies from the one it is
+    told of, with our rights and through links: from one that agents have worked in that could be any file of ours.
+    """
+    return config_dir / uuid.uuid4().hex
 
 
 def _unlisted(spec: AgentSpec, tools: list[str]) -> list[str]:

@@ -163,10 +163,20 @@ def test_a_turn_aside_differs_in_what_it_may_do_and_in_nothing_the_model_is_told
     beside = aside(options, "s1", refusal="Not now.", replies=3, stderr=print)
     assert (beside.resume, beside.fork_session, beside.session_id) == ("s1", True, None)
     assert (beside.max_budget_usd, beside.max_turns) == (None, 3)
-    for told in ("system_prompt", "tools", "model", "mcp_servers", "agents", "env"):
+    for told in ("system_prompt", "tools", "model", "mcp_servers", "agents"):
         assert getattr(beside, told) == getattr(options, told)
+    assert {name for name, value in beside.env.items() if value != options.env[name]} == {"CLAUDE_CONFIG_DIR"}
     (matcher,) = (beside.hooks or {})["PreToolUse"]
     assert (matcher.matcher, matcher.on_failure) == (None, "block")
+
+
+def test_of_the_config_directory_in_which_agents_have_worked_nothing_is_taken_over(tmp_path: Path) -> None:
+    place = around(tmp_path)
+    resumed = build_options(AgentSpec("Agent"), place, Opening(resume="s1"))
+    beside = aside(build_options(AgentSpec("Agent"), place), "s1", refusal="Not now.", replies=3, stderr=print)
+    named = {Path(options.env["CLAUDE_CONFIG_DIR"]) for options in (resumed, beside)}
+    assert len(named) == 2
+    assert all(path.parent == place.config_dir and not path.exists() for path in named)
 
 
 def test_a_guard_before_a_call_refuses_when_it_breaks_and_the_specs_own_hooks_come_after(tmp_path: Path) -> None:

@@ -145,3 +145,21 @@ def test_each_run_has_a_config_directory_of_its_own_in_its_books(staged: MakeSta
         assert list((stage.home / "books" / "config" / name / "projects").rglob("*.jsonl"))
     assert not (stage.home / ".claude").exists()
     assert list(stage.workspace.iterdir()) == []
+
+
+def test_a_session_that_goes_on_gets_no_copy_of_what_an_agent_has_linked_to(staged: MakeStage) -> None:
+    # Made by the server's process, such a copy would hold what only the server may read.
+    names = ("settings.json", "cowork_settings.json", ".credentials.json")
+    plant = "; ".join(f'ln -s "$PWD/secret.txt" "$CLAUDE_CONFIG_DIR/{name}"' for name in names)
+    look = 'ls -A "$CLAUDE_CONFIG_DIR"; cat "$CLAUDE_CONFIG_DIR"/*.json'
+    turns = [{"tools": [["Bash", {"command": command}]]} for command in (plant, look)]
+    stage = staged({"agent": [turns[0], {"text": "Planted."}, turns[1], {"text": "Looked."}]})
+    (stage.workspace / "secret.txt").write_text("not for agents")
+    runtime, screen = stage.runtime(), Screen()
+    first = play(runtime.run(agent("Bash"), "Plant"))
+    assert len(list(runtime.run_dir.glob("config/*/*settings.json"))) == 2, "planted"
+    play(runtime.run(agent("Bash"), "Look", resume=first.session_id, on_event=screen))
+    (seen,) = screen.results_of("Bash")
+    assert "projects" in seen.text
+    assert "not for agents" not in seen.text
+    assert not {*names} & set(seen.text.split())
