@@ -141,7 +141,7 @@ def test_switched_off_one_session_does_it_all(runs: tuple[FlowerServer, dict[str
 
 
 def test_killed_while_the_handoff_is_written_the_run_hands_over_again(tmp_path: Path) -> None:
-    play = handoff_play(tmp_path, handoff="delay = 4")
+    play = handoff_play(tmp_path, handoff="delay = 60")
     with FlowerServer(tmp_path / "data", f"--rehearse={play}") as server:
         run = server.start_run("Tell a story")
 
@@ -151,7 +151,7 @@ def test_killed_while_the_handoff_is_written_the_run_hands_over_again(tmp_path: 
         eventually(writes, 60, 0.05)
         server.kill()
         eventually(lambda: not server.agents(), 20)
-        play.write_text(play.read_text().replace("delay = 4\n", ""))
+        play.write_text(play.read_text().replace("delay = 60\n", ""))
         server.start_again()
         ended = server.wait_for(run["id"], "succeeded", "failed")
         assert (ended["state"], ended["verdict"]["state"]) == ("succeeded", "achieved")

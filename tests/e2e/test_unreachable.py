@@ -12,6 +12,7 @@ import pytest
 from flower_core.texts import texts_for
 from tests.e2e.serving import FlowerServer, steps_of
 
+pytestmark = pytest.mark.e2e
 #: What is answered to the verdict, and to what is asked then; none: nobody is there.
 ANSWERS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "accept": ({"option": 1},),
