@@ -8,6 +8,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -156,8 +157,9 @@ class Places:
         """
         books = self.books(self.root / view.workspace)
         shutil.rmtree(self.config_dir(view.id), ignore_errors=True)
-        if self.oracle_dir(view.id).exists():
-            shutil.rmtree(self.oracle_dir(view.id))
+        while self.oracle_dir(view.id).exists():
+            with suppress(FileNotFoundError):  # somebody else is deleting the run, too
+                shutil.rmtree(self.oracle_dir(view.id))
         self.documents.drop(view.id)
         spoken = _sessions(self._manifest(view).rows(view.id))
         self.session_file(self.root / view.workspace, view.id).unlink(missing_ok=True)

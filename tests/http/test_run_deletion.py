@@ -126,6 +126,10 @@ def test_readers_that_wait_are_let_go(world: RunWorld, server: Server) -> None:
 def test_of_many_who_delete_it_at_once_nobody_fails(world: RunWorld, server: Server) -> None:
     run = world.start("", "w", flow="noted")
     world.reaches(run.id, "succeeded")
+    asked = Places(world.home / "work", world.home / "data").oracle_dir(run.id)
+    asked.mkdir(parents=True)
+    for number in range(3000):
+        (asked / f"o{number}.json").touch()
     statuses: list[int] = []
     threads = [
         threading.Thread(
@@ -139,6 +143,7 @@ def test_of_many_who_delete_it_at_once_nobody_fails(world: RunWorld, server: Ser
         thread.join(10)
     assert set(statuses) <= {204, 404}
     assert 204 in statuses
+    assert not asked.exists()
 
 
 def test_no_key_of_a_deleted_run_acts_again(world: RunWorld, server: Server) -> None:
