@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from flower_core.claude.environment import MARK
+from flower_core.claude.processes import all_processes, parent_of
 
 #: Seconds between asking and forcing, and for all of it. The agent program takes 0.2 s to stop itself and its command.
 _ASK_S, _ALL_S = 2.0, 4.0
@@ -41,7 +42,7 @@ def stop_marked(mark: str, *, ask_s: float = _ASK_S, all_s: float = _ALL_S) -> i
     begun, spared, known = time.monotonic(), _line_of(os.getpid()), set[int]()
     while True:
         waited = time.monotonic() - begun
-        found = {process for process in _processes() - spared if _stop(process, mark, known, force=waited >= ask_s)}
+        found = {process for process in all_processes() - spared if _stop(process, mark, known, force=waited >= ask_s)}
         known |= found
         if not found or waited > all_s:
             return len(known)
@@ -74,10 +75,5 @@ def _line_of(process: int) -> set[int]:
     with contextlib.suppress(OSError):
         while process and process not in line:
             line.add(process)
-            # The program's name stands in parentheses and may hold any character, parentheses included.
-            process = int(Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            process = parent_of(process)
     return line
-
-
-def _processes() -> set[int]:
-    return {int(name) for name in os.listdir("/proc") if name.isdigit()}

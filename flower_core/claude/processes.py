@@ -1,4 +1,4 @@
-"""Ending one agent program that does not heed us any more, with the commands it was running."""
+"""How processes descend from each other, and ending an agent program that does not heed us any more."""
 
 from __future__ import annotations
 
@@ -28,14 +28,23 @@ async def end_process(process: int) -> None:
             member.send(signal.SIGKILL)
 
 
+def parent_of(process: int) -> int:
+    """The id of the parent of ``process``, 0 for one that has none (Linux). Raises OSError when it has gone."""
+    # The program's name stands in parentheses and may hold any character, parentheses included.
+    return int(Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+
+
+def all_processes() -> set[int]:
+    """The ids of all processes there are (Linux; elsewhere none)."""
+    return {int(entry.name) for entry in Path("/proc").glob("[0-9]*")}
+
+
 def descendants_of(process: int) -> list[int]:
     """The children of ``process``, theirs, and so on (Linux; elsewhere none)."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
+    for each in all_processes():
         with contextlib.suppress(OSError):  # it has gone
-            # The program's name stands in parentheses and may hold any character, parentheses included.
-            parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.name))
+            children.setdefault(parent_of(each), []).append(each)
     found = list(children.get(process, ()))
     for child in found:
         found += children.get(child, ())

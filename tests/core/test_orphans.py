@@ -18,7 +18,8 @@ from tests.support import eventually
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
-PATIENT = "while :; do read -t 0.1 _ <> <(:); done"
+#: Waits for its standard input without a child, which would count, too.
+PATIENT = "read _"
 
 
 @pytest.fixture
@@ -28,8 +29,9 @@ def start() -> Iterator[Start]:
 
     def begin(mark: str, script: str) -> subprocess.Popen[bytes]:
         command = ["/bin/bash", "-c", f"{script} echo ready; {PATIENT}"]
+        environ = {"PATH": os.environ["PATH"], MARK: mark}
         process = subprocess.Popen(
-            command, env={"PATH": os.environ["PATH"], MARK: mark}, stdout=subprocess.PIPE, start_new_session=True
+            command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         started.append(process)
         assert process.stdout is not None
