@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +61,17 @@ def test_every_public_name_is_there_when_it_is_asked_for(package: object) -> Non
     assert set(module.__all__) <= set(dir(module))
     with pytest.raises(AttributeError, match="no attribute 'nothing_of_the_kind'"):
         _ = module.nothing_of_the_kind
+
+
+@pytest.mark.parametrize("package", [flower_core, flower_client])
+def test_no_public_name_is_a_modules_too(package: object) -> None:
+    # Importing a module binds its name in the package: ``oracle``, say, would be a function or not by what came first.
+    path = package.__path__  # type: ignore[attr-defined]
+    assert not {module.name for module in pkgutil.iter_modules(path)} & set(package.__all__)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("first", "then"), [("ask_oracle", "oracle"), ("oracle", "ask_oracle")])
+def test_a_role_stays_a_function_whatever_was_imported_before(first: str, then: str) -> None:
+    code = f"from flower_core import {first}; from flower_core import {then}, oracle; print(oracle('Oracle').name)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "Oracle\n"
