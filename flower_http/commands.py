@@ -124,6 +124,8 @@ def _token_group() -> None:
     "--scope",
     type=click.Choice(tokens.SCOPES),
     required=True,
+    envvar="FLOWER_SCOPE",
+    show_envvar=True,
     help="read: look; steer: also answer, say, interrupt, cancel; start: also start, resume and delete",
 )
 @_data_dir_option

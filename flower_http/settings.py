@@ -35,8 +35,12 @@ MODEL_SECRETS = (*CREDENTIALS, "ANTHROPIC_CUSTOM_HEADERS")
 SECRETS = (*MODEL_SECRETS, "FLOWER_TOKEN")
 _OTHER_CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _MODEL_PREFIXES = ("ANTHROPIC_", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_SUBAGENT_MODEL")
-#: Variables with our prefix that are no settings: the client's, the one that names the file, what agents are known by.
-_NOT_OURS = ("FLOWER_URL", "FLOWER_JSON", NAMED_BY, "FLOWER_MARK")
+#: Variables with our prefix that are no settings of a server: the client's, what a token reaches, the one that names
+#: the file, what agents are known by.
+_NOT_OURS = ("FLOWER_URL", "FLOWER_JSON", "FLOWER_SCOPE", NAMED_BY, "FLOWER_MARK")
+#: The client's commands whose options have variables, such as FLOWER_WATCH_SHOW.
+_CLIENT_COMMANDS = ("ANSWER", "ASKS", "EVENTS", "FILES", "ONCE", "RUNS", "START", "WATCH")
+_THE_CLIENTS = tuple(f"FLOWER_{name}_" for name in _CLIENT_COMMANDS)
 
 
 @dataclass(frozen=True)
@@ -258,6 +262,7 @@ def _value(row: Setting, flag: str | None, environ: Mapping[str, str]) -> Any:
 def _warnings(environ: Mapping[str, str]) -> tuple[str, ...]:
     known = {row.variable for row in TABLE} | set(_NOT_OURS)
     unknown = sorted(key for key in environ if key.startswith("FLOWER_") and key not in known)
+    unknown = [key for key in unknown if not key.startswith(_THE_CLIENTS)]
     lines = [f"{key} is no setting of this server and has no effect" for key in unknown]
     if 0 < len(environ.get("FLOWER_TOKEN", "")) < 16:
         lines.append("FLOWER_TOKEN is short enough to be guessed; `flower-server token add` makes a better one")

@@ -16,7 +16,7 @@ from flower_client.exits import Exit
 
 from flower_http.cli import main as server_main
 from flower_http.errors import CATALOGUE
-from flower_http.settings import TABLE
+from flower_http.settings import TABLE, Settings
 from tests.doc_blocks import blocks
 
 ROOT = Path(__file__).parents[1]
@@ -164,9 +164,20 @@ def test_no_error_type_is_named_that_does_not_exist(page: Path) -> None:
 def test_every_variable_named_is_one_that_is_read() -> None:
     context = click.Context(client_main, auto_envvar_prefix="FLOWER")
     ours = {row.variable for row in TABLE} | {"FLOWER_ENV"} | variables_of(client_main, context)
+    ours |= variables_of(server_main, click.Context(server_main))
     for page in PAGES:
         for name in re.findall(r"\bFLOWER_[A-Z_]*[A-Z]\b", page.read_text(encoding="utf-8")):
             assert name in ours, f"{page_name(page)} names {name}"
+
+
+def test_the_server_is_silent_about_the_variables_of_the_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    clients = variables_of(client_main, click.Context(client_main, auto_envvar_prefix="FLOWER"))
+    assert "FLOWER_WATCH_SHOW" in clients
+    assert Settings.load({}, dict.fromkeys(clients, "long-enough-for-a-token")).warnings == ()
 
 
 def test_every_message_quoted_in_troubleshooting_is_one_that_is_said() -> None:

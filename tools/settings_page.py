@@ -34,6 +34,8 @@ are `1`, `true`, `yes`, `on` or `0`, `false`, `no`, `off`.
 |---|---|---|---|"""
 
 _MODEL = """
+`flower-server token add` takes its `--scope` from `FLOWER_SCOPE`, too.
+
 ### The model
 
 One of `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN` and `CLAUDE_CODE_OAUTH_TOKEN` must be set, unless you rehearse.

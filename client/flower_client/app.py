@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import pkgutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ import flower_client
 from flower_client.config import TIMEOUT_S, resolve
 from flower_client.errors import FlowerClientError, ProblemError
 from flower_client.exits import Exit
-from flower_client.pipes import forget_output
+from flower_client.pipes import forget_output, open_streams
 from flower_client.safe_text import clean, json_line, one_line
 
 #: click.option, whose help also names the variable that sets it.
@@ -114,10 +113,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""
-        for stream in (sys.stdout, sys.stderr):
-            # Where the locale cannot show a character, a question mark is better than an exception.
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")
+        open_streams()
         try:
             return super().invoke(ctx)
         except FlowerClientError as error:

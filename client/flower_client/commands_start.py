@@ -61,7 +61,12 @@ _STARTING = (
         "--lang", metavar="CODE", help="Language of prompts and documents: en, es, fr or zh. [default: the server's]"
     ),
     option("--model", metavar="NAME", help="The model. [default: the server's]"),
-    option("--label", "labels", multiple=True, metavar="K=V", help="A label to find the run by; repeatable."),
+    option(
+        "--label",
+        multiple=True,
+        metavar="K=V",
+        help="A label to find the run by; repeatable, in the variable separated by spaces.",
+    ),
     option("--idempotency-key", metavar="KEY", help="The same key starts one run only, for 24 hours. [default: new]"),
     option("--watch", is_flag=True, help="Go on as `watch` does."),
 )
@@ -79,7 +84,12 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
 @command()
 @click.argument("task", required=False)
 @option("--flow", metavar="NAME", help="A flow the server knows. [default: starter]")
-@option("--param", "params", multiple=True, metavar="K=V", help="What a --flow of the server's own takes; repeatable.")
+@option(
+    "--param",
+    multiple=True,
+    metavar="K=V",
+    help="What a --flow of the server's own takes; repeatable, in the variable separated by spaces.",
+)
 @option("--no-goal", is_flag=True, help="Set no goal: no judge looks at the work.")
 @option("--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds of work and judging, in all. [default: 3]")
 @option("--judge-can-run", is_flag=True, help="The judge may run commands.")
@@ -116,7 +126,7 @@ def start(app: App, /, task: str | None, **given: Any) -> None:
     wanted |= {"goal": False} if given["no_goal"] else {}
     wanted |= {"handoff": False} if given["no_handoff"] else {}
     wanted |= {name: given[name] for name in ("flow", "rounds", "window", "instructions")}
-    wanted |= {"params": _pairs(given["params"], "--param") or None}
+    wanted |= {"params": _pairs(given["param"], "--param") or None}
     wanted |= {"max_asks": given["asks"], "timeout_s": given["timeout"], "budget_usd": given["budget"]}
     _go(app, given, viewing, lambda client, common: client.start(words, **wanted, **common))
 
@@ -171,7 +181,7 @@ def _go(
     """Start a run, say its id, and watch it if that is wanted."""
     key = given["idempotency_key"] or uuid.uuid4().hex
     common = {name: given[name] for name in ("workspace", "lang", "model")}
-    common |= {"labels": _pairs(given["labels"], "--label") or None, "idempotency_key": key}
+    common |= {"labels": _pairs(given["label"], "--label") or None, "idempotency_key": key}
     with app.client() as client:
         try:
             run = begin(client, common)

@@ -18,7 +18,14 @@ from flower_client.safe_text import one_line
 @run_id
 @ask_id
 @click.argument("text", required=False)
-@option("--option", "number", type=click.IntRange(min=1), metavar="N", help="Pick option N instead of giving a TEXT.")
+@option(
+    "--option",
+    "number",
+    envvar="FLOWER_ANSWER_OPTION",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Pick option N instead of giving a TEXT.",
+)
 @pass_app
 def answer(app: App, run_id: str, ask_id: str, text: str | None, number: int | None) -> None:
     """Answer a question with TEXT, or pick one of its options.

@@ -1,4 +1,4 @@
-"""Standard output as a pipe whose reader may leave at any time, as ``head`` and ``grep -m1`` do."""
+"""The standard streams: closed ones, and output to a pipe whose reader may leave, as ``head`` and ``grep -m1`` do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ import sys
 import threading
 
 from flower_client.exits import Exit
+
+
+def open_streams() -> None:
+    """Make the standard streams ones that can be used: those that were closed (``<&-``) lead nowhere from now on.
+
+    A character that the locale cannot show, or bytes that are no character, become a replacement, not an exception.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - open as long as we run
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def leave_when_unread() -> None:

@@ -149,7 +149,7 @@ def test_an_outage_is_told_as_json_too_and_the_events_are_whole(
     script: Script, server: ScriptedServer, run: ScriptedRun
 ) -> None:
     run.finish()
-    server.faults.append(html())
+    server.faults.extend([html(), html()])
     result = script("events", "r1", "--json")
     assert [json.loads(line)["seq"] for line in result.stdout.splitlines()] == [1, 2]
     assert [json.loads(line)["notice"] for line in result.stderr.splitlines()] == ["outage", "back"]
@@ -179,6 +179,24 @@ def test_who_follows_ends_when_nobody_reads_any_more_though_nothing_happens(
         assert code == Exit.PIPE_CLOSED
         assert "Traceback" not in errors
         assert "Broken pipe" not in errors
+
+
+@pytest.mark.parametrize("args", [["start"], ["watch", "r1", "--on-ask", "prompt"]], ids=lambda args: args[0])
+def test_streams_that_are_closed_are_as_good_as_empty(script: Script, run: ScriptedRun, args: list[str]) -> None:
+    run.finish()
+    command = [sys.executable, "-m", "flower_client", *args]
+    shell = ["sh", "-c", 'exec "$@" <&- >&-', "sh", *command]
+    done = subprocess.run(shell, env={"PATH": os.environ["PATH"], **script.env}, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (Exit.USAGE if args == ["start"] else Exit.DONE), done.stderr
+
+
+def test_a_task_that_is_no_text_is_taken_as_far_as_it_is(script: Script, server: ScriptedServer) -> None:
+    result = CliRunner().invoke(
+        main, ["start", "-"], input=b"bake \xff bread\n", env={**script.env, "FLOWER_TOKEN": None}
+    )
+    assert result.exit_code == 0, result.output
+    assert server.seen[-1].body == {"task": "bake \ufffd bread"}
 
 
 def test_a_command_whose_output_nobody_reads_has_done_its_work_and_ends_quietly(

@@ -72,6 +72,12 @@ def test_a_token_name_that_will_not_do_is_refused(data: str, arguments: tuple[st
     assert_refused(invoke("token", "add", *arguments, "--data-dir", data), words)
 
 
+def test_a_scope_can_be_chosen_by_a_variable_and_a_flag_beats_it(data: str) -> None:
+    assert invoke("token", "add", "one", "--data-dir", data, FLOWER_SCOPE="read").exit_code == 0
+    assert invoke("token", "add", "two", "--scope", "steer", "--data-dir", data, FLOWER_SCOPE="read").exit_code == 0
+    assert [row.scope for row in TokenStore(Path(data) / "tokens.json").rows()] == ["read", "steer"]
+
+
 def test_a_scope_must_be_chosen(data: str) -> None:
     assert invoke("token", "add", "bot", "--data-dir", data).exit_code == 2
     assert invoke("token", "add", "bot", "--scope", "admin", "--data-dir", data).exit_code == 2
