@@ -12,7 +12,7 @@ import threading
 import uuid
 from pathlib import Path
 
-from flower_client import Ask, Event, FlowerClient, FlowerClientError
+from flower_client import Ask, Event, FlowerClient, FlowerClientError, Notice
 from room import Chat, Room
 
 SERVER = os.environ.get("FLOWER_URL", "http://127.0.0.1:8420"), os.environ.get("FLOWER_TOKEN", "")
@@ -31,10 +31,14 @@ class Bot:
         threading.Thread(target=self.listen, daemon=True).start()
         place = json.loads(self.told.read_text()) if self.told.exists() else {}
         with FlowerClient(*SERVER) as client:
-            watch = client.watch(self.run_id, **place, on_notice=lambda notice: self.chat.post(notice.text))
+            watch = client.watch(self.run_id, **place, on_notice=self.notice)
             for event in watch:
                 self.tell(event)
                 keep(self.told, json.dumps({"after": event.seq, "epoch": watch.epoch}))  # never before it is told
+
+    def notice(self, notice: Notice) -> None:
+        if notice.kind == "loss":  # an outage ends by itself, and would be told anew with every attempt
+            self.chat.post(notice.text)
 
     def tell(self, event: Event) -> None:
         ask = Ask.from_event(event)
