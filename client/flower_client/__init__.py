@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flower_client.models import Ask, Event, Gap, Page, Progress, Run, RunList, Settled, Verdict
     from flower_client.oracle import OracleAnswer
     from flower_client.poll import Notice, Watch
-    from flower_client.transport import Backoff
+    from flower_client.retrying import Backoff
 else:
     # Taken from their modules when first asked for (PEP 562): `flower-client --version` must not load requests.
     _MODULES = {
@@ -38,7 +38,7 @@ else:
         "models": ("Ask", "Event", "Gap", "Page", "Progress", "Run", "RunList", "Settled", "Verdict"),
         "oracle": ("OracleAnswer",),
         "poll": ("Notice", "Watch"),
-        "transport": ("Backoff",),
+        "retrying": ("Backoff",),
     }
     _HOME = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

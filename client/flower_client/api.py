@@ -16,7 +16,8 @@ from flower_client.models import Ask, Json, Page, Run, RunList, Settled, as_obje
 from flower_client.oracle import OracleAnswer
 from flower_client.params import OnceParams, StartParams
 from flower_client.poll import Notice, Watch
-from flower_client.transport import Backoff, Reply, Sleep, Transport
+from flower_client.retrying import Backoff
+from flower_client.transport import Reply, Sleep, Transport
 
 LONG_POLL_S = 25.0
 

@@ -7,7 +7,8 @@ from typing import Any, BinaryIO
 
 from flower_client.errors import BadReply, ConfigError, Unreachable
 from flower_client.models import Json, as_object
-from flower_client.transport import Transport, is_json, json_of, may_succeed_later, pause_after
+from flower_client.retrying import may_succeed_later, pause_after
+from flower_client.transport import Transport, is_json, json_of
 
 _CHUNK = 256 * 1024
 

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from flower_client.counting import Loss, fault, salvage
 from flower_client.errors import BadReply, FlowerClientError, ProblemError, Refused, Unreachable
 from flower_client.models import Event, Page
-from flower_client.transport import Backoff, Sleep, may_succeed_later, pause_after
+from flower_client.retrying import Backoff, may_succeed_later, pause_after
+from flower_client.transport import Sleep
 
 #: Longest pause, in seconds, that a reply may ask for with retry_after_ms.
 MAX_PAUSE_S = 60.0

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import email.utils
 import ipaddress
 import json
-import math
-import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,33 +20,16 @@ from flower_client.config import TIMEOUT_S
 from flower_client.errors import (
     BadReply,
     ConfigError,
-    FlowerClientError,
     NotAllowed,
     ProblemError,
     Refused,
     Unreachable,
 )
+from flower_client.retrying import Backoff, may_succeed_later, pause_after, retry_after_of
 
 CONNECT_TIMEOUT_S = 10.0
-MAX_RETRY_AFTER_S = 60.0
 
 Sleep = Callable[[float], object]
-
-
-@dataclass(frozen=True)
-class Backoff:
-    """Exponential backoff with full jitter: a random wait between 0 and ``min(cap_s, base_s * 2**n)`` seconds.
-
-    Full jitter, so that a thousand clients of one restarted server do not come back in step.
-    """
-
-    base_s: float = 0.5
-    cap_s: float = 30.0
-    rng: random.Random = random.Random()  # noqa: RUF009, S311 - one shared source is enough, and it guards no secret
-
-    def delay(self, failures: int) -> float:
-        """Seconds to wait after the ``failures``-th failure in a row, counted from 1."""
-        return self.rng.uniform(0, min(self.cap_s, self.base_s * 2 ** min(failures, 30)))
 
 
 @dataclass(frozen=True)
@@ -181,7 +161,7 @@ class Transport:
 
     def _judge(self, response: requests.Response) -> Reply:
         status, data = response.status_code, json_of(response)
-        retry_after = parse_retry_after(response.headers.get("Retry-After"))
+        retry_after = retry_after_of(response.headers)
         if 200 <= status < 300:
             if data is None and status != 204:
                 raise BadReply(f"{self.url} answered with something other than JSON", hint=NOT_OURS, status=status)
@@ -202,36 +182,6 @@ class Transport:
                 retry_after_s=retry_after,
             )
         raise Refused(status, problem, hint=for_problem(status, problem), retry_after_s=retry_after)
-
-
-def may_succeed_later(error: FlowerClientError) -> bool:
-    """Whether the very same request can succeed after a pause.
-
-    So it is without a usable reply, with 408 and 429, and with a conflict that names a time (Retry-After).
-    """
-    if isinstance(error, ProblemError):
-        return error.status in (408, 429) or (error.status == 409 and error.retry_after_s is not None)
-    return isinstance(error, Unreachable)
-
-
-def pause_after(error: FlowerClientError, failures: int, backoff: Backoff) -> float:
-    """Seconds to wait before the next attempt: what the server asked for, else the backoff."""
-    asked = getattr(error, "retry_after_s", None)
-    return backoff.delay(failures) if asked is None else float(asked)
-
-
-def parse_retry_after(value: str | None, now: Callable[[], float] = time.time) -> float | None:
-    """A Retry-After header (seconds or an HTTP date, RFC 9110) in seconds, at most 60; None when there is none."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = email.utils.parsedate_to_datetime(value).timestamp() - now()
-        except (ValueError, OverflowError):
-            return None
-    return None if math.isnan(seconds) else min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
 def checked_url(url: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from flower_client import BadReply, ConfigError, FlowerClient, NotAllowed, Refused, Unreachable
-from flower_client.transport import parse_retry_after
+from flower_client.retrying import retry_after_of
 
 from tests.client.scripted_run import ScriptedRun
 from tests.client.scripted_server import ScriptedServer, cut, hang_up, html, refusal
@@ -194,15 +194,18 @@ def test_a_run_id_is_one_path_segment(client: FlowerClient, server: ScriptedServ
 
 
 def test_retry_after_in_all_its_forms() -> None:
-    now = time.time()
-    assert parse_retry_after(None) is None
-    assert parse_retry_after("soon") is None
-    assert parse_retry_after("nan") is None
-    assert parse_retry_after("-3") == 0
-    assert parse_retry_after("inf") == 60
-    dated = parse_retry_after(formatdate(now + 30, usegmt=True), now=lambda: now)
-    assert dated is not None
-    assert 28 <= dated <= 30
+    forms = {"soon": None, "nan": None, "-3": 0, "inf": 60, "7": 7, "": None, "Thu, 99 Foo 2030": None}
+    assert {value: retry_after_of({"Retry-After": value}) for value in forms} == forms
+    assert retry_after_of({}) is None
+
+
+@pytest.mark.parametrize("offset", [0, 86400, -86400], ids=["right", "a day ahead", "a day behind"])
+def test_a_date_to_retry_at_is_by_the_servers_clock_whatever_ours_says(offset: float) -> None:
+    now = time.time() + offset
+    then = formatdate(now + 30, usegmt=True)
+    assert retry_after_of({"Retry-After": then, "Date": formatdate(now, usegmt=True)}) == 30
+    if not offset:
+        assert 25 <= (retry_after_of({"Retry-After": then}) or 0) <= 30
 
 
 def test_every_post_carries_a_key_of_its_own_that_stays_over_repetitions(
