@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,9 @@ class Crowd:
     def start(self) -> None:
         for thread in self._threads:
             thread.start()
+
+    def has_reached(self, number: int) -> bool:
+        return max(self.cursors) > number
 
     def stop(self) -> None:
         self._stopped.set()
@@ -105,7 +109,7 @@ def test_a_run_that_talks_without_end_starves_nobody(book: LogBook) -> None:
             woken = time.perf_counter() - started
         # The readers of this test share the interpreter with the server: what is bounded is starving, not slowing down.
         assert max(now - 40 * before for now, before in zip(busy, idle, strict=True)) < 0.05, (idle, busy)
-        assert woken < 1.0
+        assert woken < 5.0
         assert crowd.failures == []
 
 
@@ -115,10 +119,13 @@ def test_readers_of_one_run_get_equal_shares(book: LogBook) -> None:
         crowd = Crowd(live)
         with talking(log):
             crowd.start()
-            eventually(lambda: max(crowd.cursors) > 3000, timeout=20)
-            behind = max(crowd.cursors) - min(crowd.cursors)
+            behind = []
+            for number in (1500, 2000, 2500, 3000):
+                eventually(partial(crowd.has_reached, number), timeout=20)
+                behind.append(max(crowd.cursors) - min(crowd.cursors))
         last = log.last_seq
         eventually(lambda: min(crowd.cursors) == last, timeout=10)
         crowd.stop()
         assert crowd.failures == []
-        assert behind < 1500, behind
+        # A thread of this test may have had to wait for the processor once; who is starved is behind every time.
+        assert min(behind) < 1000, behind

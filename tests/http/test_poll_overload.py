@@ -66,7 +66,7 @@ def test_a_full_queue_is_said_at_once_and_spares_events_and_healthz(book: LogBoo
         assert refused(live, "/slow")
         assert refused(live, "/events")  # which run that is may take the disk to find out
         assert fetch(live.server, "/runs/r1/events").json["next_after"] == 1
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 15  # what it would have waited for takes 20
         assert live.server.refused == 2
         wires[4].send("/healthz")
         eventually(partial(queued, live, 4))

