@@ -49,14 +49,17 @@ class Moment:
 def moments(seed: int, kills: int, most_events: int) -> list[Moment]:
     """``kills`` random moments of every kind, ``most_events`` at most apart. Never two at the very start in a row.
 
-    A run that has had no time to get on three times in a row would be left alone, and rightly so.
+    A run that has had no time to get on three times in a row would be left alone, and rightly so. The first two are
+    those of a question, which the run begins with: so both are reached, whatever the others come to.
     """
     chance = random.Random(seed)  # noqa: S311 - chance that can be repeated is the point
     rare: list[Kind] = ["start", "asked", "answering"]
     kinds: list[Kind] = [kind for kind in rare for _ in range(kills // 5)]
     kinds += ["events" for _ in range(kills - len(kinds))]
+    kinds = kinds[:-2]
     while ("start", "start") in pairwise(kinds):
         chance.shuffle(kinds)
+    kinds = ["asked", "answering", *kinds]
     amounts = dict.fromkeys(rare, _UNTIL_ASKED)
     return [
         Moment(kind, amounts.get(kind) or chance.randint(4, most_events), chance.uniform(0, _JITTER_S[kind]))
@@ -192,7 +195,6 @@ class Kills:
     def at(self, moment: Moment) -> None:
         """Wait for ``moment``, kill, start again."""
         before = len(self.watcher.events)
-        self.person.answering.clear()
         if moment.kind == "asked":
             self.person.present.clear()
         if moment.kind != "start":
@@ -202,6 +204,7 @@ class Kills:
         time.sleep(moment.jitter)
         self._orphans.update(self.server.agents())
         self.server.kill()
+        self.person.answering.clear()
         self.person.present.set()
         self.server.start_again()
 

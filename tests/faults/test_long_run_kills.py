@@ -53,7 +53,8 @@ def work_is_done(workspace: Path) -> None:
     assert sorted(path.name for path in (workspace / "board" / "done").iterdir()) == sorted(cards)
     for kind in ("chapter", "exercise", "index"):
         assert list((workspace / "board" / kind).iterdir()) == []
-    assert sorted(path.stem for path in (workspace / "parts").iterdir()) == sorted(cards)
+    # The agent program writes beside a file and renames; killed in between, it leaves what it wrote so far.
+    assert sorted(path.stem for path in (workspace / "parts").glob("*.txt")) == sorted(cards)
 
 
 def answers_arrived(server: FlowerServer, run: dict[str, Any], person: Person) -> None:
