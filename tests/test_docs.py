@@ -113,21 +113,35 @@ def command_lines() -> Iterator[tuple[str, str]]:
                 yield page_name(page), re.sub(r"\s#.*", "", line).strip()
 
 
-@pytest.mark.parametrize(("page", "line"), sorted(set(command_lines())))
+def advised_lines() -> Iterator[tuple[str, str]]:
+    """File and text of every command line of ours that a message of ours tells somebody to type."""
+    for path in [*ROOT.glob("flower_*/**/*.py"), *ROOT.glob("client/flower_client/*.py")]:
+        for line in re.findall(r"`(flower-(?:server|client) [^`\n]+)`", path.read_text(encoding="utf-8")):
+            yield page_name(path), re.sub(r"\{[^}]+\}", "TEXT", line)
+
+
+@pytest.mark.parametrize(("page", "line"), sorted({*command_lines(), *advised_lines()}))
 def test_every_command_line_uses_commands_and_flags_that_exist(page: str, line: str) -> None:
     command: click.Command = server_main if line.startswith("flower-server") else client_main
     plain = re.sub(r"\"[^\"]*\"|'[^']*'", "TEXT", line)
     listed = re.findall(r"[a-z]+(?=,)|(?<=, )[a-z]+", plain)
     assert set(listed) <= set(commands_of(command)), line
-    known = flags_of(command)
+    known, given = flags_of(command), set()
     for word in plain.replace(",", "").split()[1:]:
         flag = _FLAG.match(word)
         if flag:
             assert flag[1] in known, f"{page}: {line} has {flag[1]}"
+            given.add(flag[1])
         elif commands_of(command) and word.isalpha() and not word.isupper():
             assert word in commands_of(command), f"{page}: {line} names no command {word!r}"
             command = commands_of(command)[word]
             known |= flags_of(command)
+            given.clear()
+        else:
+            given.add(word)
+    if given:  # a line to be typed, not only the name of a command
+        needed = [param.opts[0] for param in command.params if isinstance(param, click.Option) and param.required]
+        assert set(needed) <= given, f"{page}: {line} lacks {needed}"
 
 
 def test_every_flag_that_stands_by_itself_exists() -> None:

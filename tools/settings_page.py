@@ -53,7 +53,7 @@ A flag beats a variable. Address and token may also stand in a file, `client.tom
 <!-- not run: the contents of a file -->
 ```toml
 url = "https://flower.example.org"
-token = "the token that flower-server token add printed"
+token = "flw_…"
 ```
 
 A token from the file is only ever sent to the url beside it. `NO_COLOR` switches colours off.

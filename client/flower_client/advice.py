@@ -9,7 +9,7 @@ UNREACHABLE = "Is flower-server running there? Give another address with --url o
 NO_TLS = "No TLS is spoken there: is it http:// rather than https://?"
 UNTRUSTED = "REQUESTS_CA_BUNDLE can name the certificate of your own authority; a wrong clock makes good ones bad."
 NOT_OURS = "Is that address flower-server's? Look at --url and at what stands between."
-UNAUTHORIZED = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME` makes one."
+UNAUTHORIZED = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME --scope SCOPE` makes one."
 TOO_SMALL = "This needs a token of a larger scope: `flower-server token add NAME --scope steer` or `--scope start`."
 OTHER_VERSION = "Server and client may be of different versions: `flower-client doctor` compares them."
 

@@ -66,7 +66,7 @@ def test_a_wrong_token_is_told(server: ScriptedServer, tmp_path: Path) -> None:
     server.token = "t"
     result = doctor(server, tmp_path, token="wr0ng")
     assert result.exit_code == Exit.NOT_ALLOWED
-    advice = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME` makes one."
+    advice = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME --scope SCOPE` makes one."
     assert f"problem:   a token is needed. {advice}\n" in result.stdout
     assert "wr0ng" not in result.output
 
@@ -153,7 +153,7 @@ def test_a_certificate_nobody_vouches_for_is_told() -> None:
         (404, {"type": "not-found"}, OTHER_VERSION),
         (422, {"type": "invalid-body", "errors": {"rounds": ["must be from 1 to 100"]}}, ""),
         (404, {"type": "unknown-run"}, "`flower-client runs` lists them."),
-        (401, {}, "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME` makes one."),
+        (401, {}, "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME --scope SCOPE` makes one."),
         (
             403,
             {"type": "scope-too-small", "needed": "steer"},
