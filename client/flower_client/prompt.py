@@ -1,4 +1,4 @@
-"""What a typed line means as the answer to a question, which questions wait, and the menu that Ctrl-C opens."""
+"""What a typed line means as the answer to a question, and which questions wait."""
 
 from __future__ import annotations
 
@@ -8,18 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flower_client.models import Ask, Event
-
-#: What the keyboard is told while the menu is on the screen; no question has such an id.
-MENU = "(menu)"
-MENU_LINES = (
-    "",
-    "The run goes on meanwhile. What now?  (Ctrl-C again leaves)",
-    "   i [WORDS]  interrupt it; it goes on at once, with your words in mind.",
-    "              What a subagent in flight has half done is lost.",
-    "   l          leave it running and stop watching",
-    "   c          cancel the run for good",
-    "   (nothing)  go on watching",
-)
 
 
 @dataclass(frozen=True)

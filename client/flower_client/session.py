@@ -17,16 +17,19 @@ from flower_client.errors import FlowerClientError, NotAllowed, Unreachable
 from flower_client.exits import Exit, for_run
 from flower_client.feed import CtrlC, Ended, Feed, Item, Options
 from flower_client.keyboard import InputClosed, Keyboard, Line
+from flower_client.menu import LEAVE, MENU, MENU_LINES, carry_out, chosen
 from flower_client.models import Ask, Page, Run
 from flower_client.oracle import OracleAnswer
 from flower_client.poll import Notice
-from flower_client.prompt import DECLINE, MENU, MENU_LINES, Choice, Questions, first_option, interpret
+from flower_client.prompt import DECLINE, Choice, Questions, first_option, interpret
 from flower_client.render import Renderer
 from flower_client.safe_text import json_line, one_line
 from flower_client.screen import Screen
 from flower_client.settling import as_settled, settle
 from flower_client.standing import Standing
 from flower_client.transport import Sleep
+
+HINT = "type to say something to the agents; ? and a question asks about the run on the side; Ctrl-C for more"
 
 
 class WatchSession:
@@ -65,6 +68,7 @@ class WatchSession:
         with ctrl_c(self._on_ctrl_c, leaves=lambda: self._menu_open or not self._listening):
             self._ask_server()  # first, so that no question is known before the events that led to it are shown
             if self._keyboard:
+                self._note(HINT, "cyan")
                 self._keyboard.start()
             self._feed.start()
             try:
@@ -288,24 +292,17 @@ class WatchSession:
         self._show(MENU, "i/l/c> ")
 
     def _choose(self, text: str) -> Exit | None:
-        choice, _, words = text.strip().partition(" ")
-        if choice.lower() not in ("", "i", "l", "c"):
+        choice = chosen(text)
+        if choice is None:
             self._note("i, l, c or nothing", "yellow")
             return None
-        if choice.lower() == "l":
-            self._note(f"left running; `flower-client watch {self.run_id}` comes back to it", "green")
-            return Exit.INTERRUPTED
         self._menu_open = False
         self._current = None  # its question is shown anew below
         self._show("", "")
-        try:
-            if choice.lower() == "i":
-                self._client.interrupt(self.run_id, words.strip())
-            elif choice.lower() == "c":
-                self._client.cancel(self.run_id)
-        except FlowerClientError as error:
-            self._note(error.advice, "red")
-        return self._attend()
+        said, colour = carry_out(self._client, self.run_id, *choice)
+        if said:
+            self._note(said, colour)
+        return Exit.INTERRUPTED if choice[0] == LEAVE else self._attend()
 
     def _show(self, about: str, prompt: str) -> None:
         """Have lines be about ``about`` from here on, then show ``prompt``; in this order, so none is mistaken."""
