@@ -28,6 +28,8 @@ Operation = Callable[[sqlite3.Connection], T]
 BUFFER_BYTES: Final = 64 * 1024 * 1024
 #: How long a group stays open for others to join, in seconds.
 LINGER_S: Final = 0.002
+#: How long the disk may refuse before nobody waits for it: every wait holds a thread that could serve others. Seconds.
+GRACE_S: Final = 2.0
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.1, 5.0
 #: Result codes that blame the statement, not the disk (https://www.sqlite.org/rescode.html): ERROR, TOOBIG,
 #: CONSTRAINT, MISMATCH, MISUSE, RANGE.
@@ -114,8 +116,12 @@ class Journal:
         """Do ``operation`` and return its result once it is kept; wait for that at most ``timeout`` seconds.
 
         Raises :class:`JournalUnavailable` when it is not kept by then, and then it will never be done: either it
-        was still queued and is taken back, or its transaction is waited for and rolled back.
+        was still queued and is taken back, or its transaction is waited for and rolled back. At once when the disk has
+        refused for longer than :data:`GRACE_S`.
         """
+        since = self._failing_since
+        if since is not None and time.monotonic() - since > GRACE_S:
+            raise JournalUnavailable("the disk has refused everything for some time")
         ticket = self._enqueue(_Ticket(operation, None, None))
         deadline = time.monotonic() + timeout
         with self._changed:

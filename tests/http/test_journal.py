@@ -143,6 +143,22 @@ def test_execute_that_gives_up_is_certain_never_to_happen(journal: Journal, path
     assert kept(path) == [2]
 
 
+def test_nobody_waits_for_a_disk_that_has_refused_for_long(
+    journal: Journal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flower_http.journal.GRACE_S", 0.0)
+    with disk_refusing(path):
+        put(journal, 1)
+        eventually(lambda: not journal.healthy)
+        began = time.monotonic()
+        with pytest.raises(JournalUnavailable):
+            journal.execute(lambda db: db.execute("INSERT INTO t VALUES (2)").rowcount, 60)
+        assert time.monotonic() - began < 30
+    eventually(lambda: journal.healthy, 10)
+    journal.execute(lambda db: db.execute("INSERT INTO t VALUES (3)").rowcount, 10)
+    assert kept(path) == [1, 3]
+
+
 def test_execute_that_races_its_timeout_is_either_kept_or_refused_never_both(journal: Journal, path: Path) -> None:
     said: list[tuple[int, bool]] = []
 
