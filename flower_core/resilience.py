@@ -223,5 +223,6 @@ def _host_and_port(given: str, what: str) -> tuple[str, int]:
     except (ValueError, KeyError):
         host, port = None, 0
     if not host or url.scheme not in _PORTS:
-        raise ValueError(f"{what} must be a URL like https://host:port, not {given!r}")
+        shown = re.sub(r"^([a-z0-9+.-]+://)?.*@", r"\1…@", given, flags=re.IGNORECASE)  # a password is in no message
+        raise ValueError(f"{what} must be a URL like https://host:port, not {shown!r}")
     return host, port

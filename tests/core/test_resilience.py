@@ -299,6 +299,16 @@ def test_a_proxy_the_agent_program_cannot_use_is_refused_by_name(name: str, valu
         endpoint({name: value, "NO_PROXY": "*"})
 
 
+@pytest.mark.parametrize(
+    "value", ["ann:pa/ss@wd@proxy:3128", "ftp://ann:pa/ss@wd@proxy", "socks5://ann:pa/ss@wd@proxy"]
+)
+def test_the_password_in_a_refused_address_is_not_shown(value: str) -> None:
+    with pytest.raises(ValueError, match="…@proxy") as refused:
+        endpoint({"HTTP_PROXY": value})
+    assert "pa/ss" not in str(refused.value)
+    assert "wd" not in str(refused.value)
+
+
 @pytest.mark.parametrize("url", ["gateway:80", "ftp://x", "http://", "https://x:99999", "https://x:y", "nonsense"])
 def test_an_address_that_is_no_url_is_refused_by_name(url: str) -> None:
     with pytest.raises(ValueError, match="ANTHROPIC_BASE_URL"):
