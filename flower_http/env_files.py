@@ -69,8 +69,9 @@ def masked(secret: str) -> str:
 def _files(process: Mapping[str, str]) -> list[Path]:
     """The files to ask. Only the named one must exist; a directory called .env is somebody's virtual environment."""
     named = process.get(NAMED_BY, "").strip()
-    found = [Path(named).expanduser()] if named else []
-    return found + [path for path in (Path(".env").absolute(), user_file()) if os.path.isfile(path)]
+    found = [Path(named).expanduser().absolute()] if named else []
+    found += [path for path in (Path(".env").absolute(), user_file()) if os.path.isfile(path)]
+    return list(dict.fromkeys(found))  # who names ./.env is warned about it once
 
 
 def _read(path: Path) -> tuple[dict[str, str], int]:

@@ -122,6 +122,13 @@ def test_secrets_that_others_can_read_are_warned_about(places: Places, text: str
     assert KEY not in str(warnings)
 
 
+def test_a_file_that_is_named_and_lies_here_is_read_and_warned_about_once(places: Places) -> None:
+    places.write(places.here, f"FLOWER_TOKEN={KEY}\n", 0o644)
+    found = gather({"FLOWER_ENV": ".env"}, ("FLOWER_TOKEN",))
+    assert found.origin["FLOWER_TOKEN"] == str(places.here)
+    assert len(found.warnings) == 1
+
+
 @pytest.mark.parametrize(
     ("secret", "shown"), [(KEY, "…ghij"), ("x" * 15 + "abcde", "…bcde"), ("x" * 19, "…"), ("", "…")]
 )
