@@ -18,7 +18,7 @@ import click
 
 import flower_client
 from flower_client.config import TIMEOUT_S, resolve
-from flower_client.errors import FlowerClientError, ProblemError
+from flower_client.errors import ConfigError, FlowerClientError, ProblemError
 from flower_client.exits import Exit
 from flower_client.pipes import forget_output, open_streams
 from flower_client.safe_text import clean, json_line, one_line
@@ -125,6 +125,12 @@ class Commands(click.Group):
         except BrokenPipeError:
             forget_output()
             ctx.exit(Exit.PIPE_CLOSED)
+        except OSError as error:  # of what can fail here, only writing has no exception of its own
+            forget_output()
+            full = ConfigError(
+                f"the output cannot be written: {error.strerror}", hint="Make room, or put it elsewhere."
+            )
+            self._fail(ctx, full, full.exit_code)
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(Exit.INTERRUPTED)
 

@@ -191,6 +191,19 @@ def test_streams_that_are_closed_are_as_good_as_empty(script: Script, run: Scrip
     assert done.returncode == (Exit.USAGE if args == ["start"] else Exit.DONE), done.stderr
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("args", [["runs"], ["events", "r1"], ["watch", "r1"]], ids=lambda args: args[0])
+def test_a_full_disk_is_one_line_and_not_the_runs_failure(script: Script, run: ScriptedRun, args: list[str]) -> None:
+    run.finish()
+    command = [sys.executable, "-m", "flower_client", *args]
+    environ = {"PATH": os.environ["PATH"], **script.env}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, env=environ, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (Exit.USAGE, False), done.stderr
+    said = "flower-client: the output cannot be written: No space left on device. Make room, or put it elsewhere."
+    assert done.stderr.splitlines()[-1] == said
+
+
 def test_a_task_that_is_no_text_is_taken_as_far_as_it_is(script: Script, server: ScriptedServer) -> None:
     result = CliRunner().invoke(
         main, ["start", "-"], input=b"bake \xff bread\n", env={**script.env, "FLOWER_TOKEN": None}
