@@ -24,6 +24,8 @@ from tests.e2e.serving import PATIENCE_S, SERVER, FlowerServer, quick_play
 TYPED = {"q1> 2": "2", "Count the letters, too": "Count the letters, too", "? How far is it?": "? How far is it?"}
 #: Comes when it comes; at the end it is looked up.
 ASIDE = "?? How far is it?"
+#: Where the verdict is not what a page is about, nobody need wait for the judge.
+QUICK = {"FLOWER_START_NO_GOAL": "yes"}
 #: Every block of the pages that is run, in order. Each test takes the ones of its page.
 BLOCKS = {page: [it for it in blocks(page) if not it.reason] for page in ("docs/getting-started.md", "README.md")}
 
@@ -123,7 +125,7 @@ def test_the_question_of_a_run_is_answered_from_another_machine(tmp_path: Path) 
     environ = {"FLOWER_DATA_DIR": str(tmp_path / "data")}
     token = shell(add.text, "", tmp_path, **environ).strip()
     with FlowerServer(tmp_path / "data", *flags_of(serve.text, tmp_path)) as server:
-        printed = shell(answer.text, server.url, tmp_path, FLOWER_TOKEN=token)
+        printed = shell(answer.text, server.url, tmp_path, FLOWER_TOKEN=token, **QUICK)
         assert "token:     start" in printed
         assert "left with 7: a question waits" in printed
         assert "q1: answered" in printed
@@ -137,7 +139,7 @@ def test_the_five_lines_of_the_readme_work(server: FlowerServer, tmp_path: Path)
     (block,) = BLOCKS["README.md"]
     serve, start, *others = lines_of(block)
     assert flags_of(serve, tmp_path)
-    with popen(start, server.url, tmp_path) as watching:
+    with popen(start, server.url, tmp_path, **QUICK) as watching:
         run = watching.stdout.readline().strip() if watching.stdout else ""
         assert server.wait_for_ask(run)["id"] == "q1"
         printed = shell("\n".join(others).replace("RUN_ID", run), server.url, tmp_path)
@@ -155,5 +157,5 @@ def test_the_library_and_the_commands_of_the_clients_readme_work(server: FlowerS
     assert done.returncode == 0, done.stderr
     assert "'achieved'" in done.stdout.splitlines()[-1]
     run = server.get("/runs")["runs"][0]["id"]
-    shown = shell(commands.replace("RUN_ID", run), server.url, tmp_path, FLOWER_START_ON_ASK="first")
+    shown = shell(commands.replace("RUN_ID", run), server.url, tmp_path, FLOWER_START_ON_ASK="first", **QUICK)
     assert len(re.findall(r"run +succeeded", shown)) == 2
