@@ -201,6 +201,11 @@ class EventLog:
         self._drop_slice(first, done)
         return done
 
+    @property
+    def forgotten(self) -> bool:
+        """Whether the run is no longer in the journal."""
+        return self._deleted
+
     def forget(self) -> None:
         """The run is no longer in the journal: for readers there is no such run any more."""
         with self._changed:

@@ -13,8 +13,9 @@ import logging
 import re
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from flower_core.files import atomic_write
 from flower_core.workbench import Workbench
 from flower_http.encode import rfc3339
 from flower_http.engine import Engine
-from flower_http.errors import Problem, invalid_body, unavailable
+from flower_http.errors import Problem, invalid_body, unavailable, unknown_run
 from flower_http.event_log import EventLog
 from flower_http.jobs import Job
 from flower_http.kit import Kit
@@ -89,15 +90,18 @@ class Oracles:
         self._kit = kit
         self._job_of = job_of
         self._at_once = at_once
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._asking: dict[str, _Asking] = {}
+        #: Runs that are being deleted, and by how many at once.
+        self._leaving: Counter[str] = Counter()
         self._closed = False
 
     def ask(self, log: EventLog, question: str, *, key: str = "") -> OracleQuestion:
         """Have ``question`` about a run answered; it is kept, and being looked into, when this returns.
 
         The ``key`` of the request is kept with it: one that is repeated, also after the server went down, is told of
-        the question it has asked. Raises Problem: 422 for a blank question, 429 ``oracle-busy``, 503.
+        the question it has asked. Raises Problem: 422 for a blank question, 404 for a run that has been deleted
+        meanwhile, 429 ``oracle-busy``, 503.
         """
         words = question.strip()
         if not words:
@@ -108,6 +112,8 @@ class Oracles:
             return self.get(log.run_id, before.id)
         asking = self._claim(log.run_id)
         try:
+            if log.forgotten:  # nothing may be kept about it any more
+                raise unknown_run(log.run_id)
             events = _recent(log)
             number = 1 + sum(1 for _ in folder.glob("o*.json"))
             asked = asking.question = OracleQuestion(f"o{number}", words, rfc3339(time.time()), ref=key)
@@ -131,25 +137,45 @@ class Oracles:
             raise Problem(404, "unknown-question", f"nobody asked about this run under {question_id[:80]!r}")
         return replace(known, state="failed", error=_LOST) if known.state == "thinking" else known
 
-    def stop(self, run_id: str) -> None:
-        """Give up the question about this run, if there is one, and wait until its agent program is gone."""
-        with self._lock:
-            asking = self._asking.get(run_id)
-        self._give_up([] if asking is None else [asking], _STOP_S)
+    @contextmanager
+    def silent(self, run_id: str) -> Iterator[None]:
+        """Give up the question about this run, if there is one, and let nobody ask another while the body runs.
+
+        So nothing is written about a run once what was asked about it is deleted. Raises Problem 503 when the question
+        has not come to its end within a few seconds.
+        """
+        with self._changed:
+            self._leaving[run_id] += 1
+        try:
+            with self._changed:
+                asking = self._asking.get(run_id)
+                if asking is not None:
+                    self._engine.call_soon(asking.stop)
+                if not self._changed.wait_for(lambda: run_id not in self._asking, _STOP_S):
+                    detail = "a question about this run is still being given up; try again"
+                    raise Problem(503, "not-ready", detail, headers=_BUSY)
+            yield
+        finally:
+            with self._changed:
+                self._leaving -= Counter([run_id])
 
     def close(self, timeout: float) -> None:
         """Take no more questions and give up those being answered, within ``timeout`` seconds."""
-        with self._lock:
+        with self._changed:
             self._closed = True
             left = list(self._asking.values())
-        self._give_up(left, timeout)
+        for each in left:
+            self._engine.call_soon(each.stop)
+        concurrent.futures.wait([each.done for each in left if each.done is not None], timeout)
 
     # ---- inside
 
     def _claim(self, run_id: str) -> _Asking:
-        with self._lock:
+        with self._changed:
             if self._closed:
                 raise Problem(503, "not-ready", "the server is stopping", headers={"Retry-After": "10"})
+            if run_id in self._leaving:
+                raise Problem(503, "not-ready", "the run is being deleted", headers=_BUSY)
             if run_id in self._asking:
                 raise Problem(429, "oracle-busy", "a question about this run is being answered", headers=_BUSY)
             if len(self._asking) >= self._at_once:
@@ -157,13 +183,9 @@ class Oracles:
             return self._asking.setdefault(run_id, _Asking())
 
     def _release(self, run_id: str) -> None:
-        with self._lock:
+        with self._changed:
             del self._asking[run_id]
-
-    def _give_up(self, asking: list[_Asking], timeout: float) -> None:
-        for each in asking:
-            self._engine.call_soon(each.stop)
-        concurrent.futures.wait([each.done for each in asking if each.done is not None], timeout)
+            self._changed.notify_all()
 
     async def _think(self, log: EventLog, asking: _Asking, asked: OracleQuestion, events: list[Event]) -> None:
         """Get the answer and keep it. Never raises, and its future is never cancelled from outside."""
@@ -190,8 +212,7 @@ class Oracles:
         view, kit = log.view, self._kit
         workspace = kit.places.root / view.workspace
         workbench = self._workbench(log, workspace)
-        # A name of its own: sessions that share such a directory can talk to each other.
-        config_dir = kit.places.config_dir(f"{log.run_id}-o")
+        config_dir = kit.places.oracle_config_dir(log.run_id)
         beside = [] if workbench is None else [workbench.root]
         admitted = await asyncio.to_thread(kit.admit, config_dir, workspace, *beside)
         with kit.way_to_model() as environ:

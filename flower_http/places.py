@@ -121,6 +121,10 @@ class Places:
         """The agent program's own directory for one run; sessions that share one can talk to each other."""
         return self._data / "config" / run_id
 
+    def oracle_config_dir(self, run_id: str) -> Path:
+        """The same for the agent program that answers a question about the run: not to be talked to by the run's."""
+        return self.config_dir(f"{run_id}-o")
+
     def oracle_dir(self, run_id: str) -> Path:
         """Where the questions people asked about a run are kept, with all that answering them leaves."""
         return self._data / "oracle" / run_id
@@ -156,7 +160,8 @@ class Places:
         sqlite3.Error.
         """
         books = self.books(self.root / view.workspace)
-        shutil.rmtree(self.config_dir(view.id), ignore_errors=True)
+        for config in (self.config_dir(view.id), self.oracle_config_dir(view.id)):
+            shutil.rmtree(config, ignore_errors=True)
         while self.oracle_dir(view.id).exists():
             with suppress(FileNotFoundError):  # somebody else is deleting the run, too
                 shutil.rmtree(self.oracle_dir(view.id))

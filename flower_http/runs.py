@@ -164,9 +164,9 @@ class RunManager:
         if not log.final:
             raise Problem(409, "not-ended", f"the run is {log.view.state}; cancel it first")
         try:
-            self._oracles.stop(run_id)
-            self._kit.places.drop(log.view)
-            self._book.delete(run_id)  # last, so that no books are left that nobody knows of
+            with self._oracles.silent(run_id):
+                self._kit.places.drop(log.view)
+                self._book.delete(run_id)  # last, so that no books are left that nobody knows of
         except (OSError, sqlite3.Error, JournalUnavailable) as error:
             raise unavailable(f"the run is still there: {error}") from error
 

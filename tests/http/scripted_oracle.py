@@ -21,15 +21,18 @@ class ScriptedOracle:
         self.go = threading.Event()
         self.go.set()
         self.stopped = 0
+        #: Whether it goes on when it is to stop, as an agent program may that hangs.
+        self.stubborn = False
 
     async def __call__(self, question: str, **given: Any) -> OracleAnswer:
         self.asked.append({"question": question, **given})
-        try:
-            while not self.go.is_set():  # noqa: ASYNC110 - it is opened from another thread
+        while not self.go.is_set():
+            try:
                 await asyncio.sleep(_LOOK_S)
-        except asyncio.CancelledError:
-            self.stopped += 1
-            raise
+            except asyncio.CancelledError:
+                self.stopped += 1
+                if not self.stubborn:
+                    raise
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer

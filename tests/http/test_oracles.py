@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import requests
 
 from flower_core import OracleAnswer
+from flower_http.errors import Problem
 from flower_http.oracles import OracleQuestion
 from flower_http.relay import Relay
 from tests.http.gated_flow import SCENES, scene
@@ -181,6 +183,50 @@ def test_deleting_a_run_gives_up_its_question_and_forgets_all_of_them(world: Run
     assert list((world.home / "data" / "oracle").iterdir()) == []
     assert refused(lambda: world.manager.oracle_answer(run.id, "o1")).slug == "unknown-run"
     assert refused(lambda: world.manager.ask_oracle(run.id, "Well?")).slug == "unknown-run"
+
+
+def test_of_many_who_ask_while_it_is_deleted_nobody_leaves_anything(world: RunWorld, oracle: ScriptedOracle) -> None:
+    for number in range(10):
+        run = world.start("done", f"w{number}")
+        world.reaches(run.id, "succeeded")
+        folder = world.home / "data" / "oracle" / run.id
+        folder.mkdir(parents=True)
+        for past in range(2, 300):  # what takes a moment to delete
+            (folder / f"o{past}.json").touch()
+        slugs: list[str] = []
+
+        def ask(run_id: str = run.id, slugs: list[str] = slugs) -> None:
+            while "unknown-run" not in slugs:
+                try:
+                    world.manager.ask_oracle(run_id, "Well?")
+                except Problem as problem:
+                    slugs.append(problem.slug)
+
+        askers = [threading.Thread(target=ask) for _ in range(3)]
+        for each in askers:
+            each.start()
+        world.manager.delete(run.id)
+        for each in askers:
+            each.join(10)
+        assert not any(each.is_alive() for each in askers)
+    assert list((world.home / "data" / "oracle").iterdir()) == []
+
+
+def test_a_run_is_not_deleted_while_a_question_about_it_cannot_be_stopped(
+    world: RunWorld, oracle: ScriptedOracle
+) -> None:
+    run = world.start("done", "a")
+    world.reaches(run.id, "succeeded")
+    oracle.go.clear()
+    oracle.stubborn = True
+    world.manager.ask_oracle(run.id, "Well?")
+    eventually(lambda: oracle.asked)
+    problem = refused(lambda: world.manager.delete(run.id))
+    assert (problem.status, problem.slug) == (503, "not-ready")
+    oracle.go.set()
+    assert settled(world, run.id, "o1").state == "answered"
+    world.manager.delete(run.id)
+    assert list((world.home / "data" / "oracle").iterdir()) == []
 
 
 @pytest.mark.parametrize(
