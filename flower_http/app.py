@@ -11,7 +11,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
-from flower_http.access import log_reply
+from flower_http.access import MOST_METHOD, MOST_PATH, log_reply
 from flower_http.auth import NOBODY, Guard
 from flower_http.errors import CONTENT_TYPE, Problem, unavailable
 from flower_http.headers import ALWAYS, REQUEST_ID, request_id
@@ -26,8 +26,6 @@ from flower_http.routes.view import EXTENSION, Services, services
 from flower_http.settings import MAX_BODY_BYTES, Settings
 from flower_http.tokens import TokenStore
 
-#: How much of what a client made up is repeated to it, and in a log line; in characters.
-_MOST_METHOD, _MOST_PATH = 20, 200
 _LOG = logging.getLogger(__name__)
 _SLUGS = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "body-too-large"}
 
@@ -102,8 +100,8 @@ def _render_http(error: HTTPException) -> Response:
     if status == 404 and is_events_path(request.path):
         return render(Problem(405, "method-not-allowed", "events are read with GET", headers={"Allow": "GET, HEAD"}))
     headers: dict[str, str] = {}
-    path = request.path[:_MOST_PATH]
-    detail = f"{request.method[:_MOST_METHOD]} {path}: there is nothing here"
+    path = request.path[:MOST_PATH]
+    detail = f"{request.method[:MOST_METHOD]} {path}: there is nothing here"
     if isinstance(error, MethodNotAllowed):
         headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
         detail = f"{path} takes {headers['Allow']}"

