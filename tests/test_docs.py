@@ -38,6 +38,9 @@ RUN_BY: dict[str, tuple[str, tuple[str, ...]]] = {
     "docs/writing-a-workflow.md": ("test_docs_examples.py", ("python", "toml")),
 }
 
+#: Files that a reader makes.
+_EXAMPLES = {"greet.py"}
+
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]+`|^    .+$", re.DOTALL | re.MULTILINE)
 #: A command of ours with its arguments, up to where the shell or the sentence ends it.
@@ -62,6 +65,20 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
         if anchor:
             headings = {_slug(title) for title in _HEADING.findall(path.read_text(encoding="utf-8"))}
             assert anchor in headings, f"{page_name(page)} links to {target}"
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = set(_LINK.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {page_name(page) for page in DOCS} <= linked
+
+
+def test_every_source_file_named_is_there() -> None:
+    folders = ("flower_core", "flower_http", "client", "tests", "tools", "examples", "bench")
+    sources = [page_name(path) for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    for page in PAGES:
+        for name in re.findall(r"`([a-z_/]+\.py)`", page.read_text(encoding="utf-8")):
+            there = any(f"/{source}".endswith(f"/{name}") for source in sources)
+            assert there or name in _EXAMPLES, f"{page_name(page)} names {name}"
 
 
 def _slug(title: str) -> str:
