@@ -88,14 +88,17 @@ def _server_row(row: Setting) -> str:
 def _client() -> Iterator[str]:
     context = click.Context(client, auto_envvar_prefix="FLOWER")
     yield from _options(client, context)
-    commands = {name: client.get_command(context, name) for name in client.list_commands(context)}
-    for name, command in ((name, found) for name, found in commands.items() if found):
-        below = click.Context(command, info_name=name, parent=context)
-        rows = list(_options(command, below))
-        usage = " ".join(command.collect_usage_pieces(below))
-        yield f"\n### {name}\n\n`flower-client {name} {usage}`: {command.get_short_help_str(200)}"
-        if len(rows) > 1:
-            yield from ("", *rows)
+    for name in client.list_commands(context):
+        if command := client.get_command(context, name):
+            yield from _command(command, click.Context(command, info_name=name, parent=context))
+
+
+def _command(command: click.Command, context: click.Context) -> Iterator[str]:
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"\n### {command.name}\n\n`flower-client {command.name} {usage}`: {command.get_short_help_str(200)}"
+    head, *rows = _options(command, context)
+    if rows:
+        yield from ("", head, *rows)
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
