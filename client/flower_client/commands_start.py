@@ -6,6 +6,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -172,7 +173,7 @@ def watch(app: App, /, run_id: str, after: int | None, from_start: bool, tail: i
         run = client.run(run_id)
         if not app.as_json:
             click.echo(one_line(f"{run.id} ({run.state}) {run.task}", 200), err=True)
-        _watch(app, client, run.id, viewing)
+        _watch(app, client, run, viewing)
 
 
 def _go(
@@ -191,7 +192,7 @@ def _go(
             raise
         app.put(run.raw, [run.id])
         if given["watch"]:
-            _watch(app, client, run.id, viewing)
+            _watch(app, client, run, viewing)
 
 
 class Viewing:
@@ -232,11 +233,12 @@ def _viewing(given: dict[str, Any], after: int, tail: int | None = None) -> View
     return Viewing(given, after, tail)
 
 
-def _watch(app: App, client: FlowerClient, run_id: str, viewing: Viewing) -> None:
+def _watch(app: App, client: FlowerClient, run: Run, viewing: Viewing) -> None:
     leave_when_unread()
+    options = viewing.options(as_json=app.as_json)
     session = WatchSession(
-        run_id,
-        viewing.options(as_json=app.as_json),
+        run.id,
+        replace(options, keyboard=None) if run.final else options,  # nobody is there any more who would listen
         client=client,
         make_client=app.client,
         renderer=Renderer(show=viewing.show, subagents=viewing.subagents, colour=viewing.colour),

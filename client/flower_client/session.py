@@ -18,7 +18,7 @@ from flower_client.exits import Exit, for_run
 from flower_client.feed import CtrlC, Ended, Feed, Item, Options
 from flower_client.keyboard import InputClosed, Keyboard, Line
 from flower_client.menu import LEAVE, MENU, MENU_LINES, carry_out, chosen
-from flower_client.models import Ask, Page, Run
+from flower_client.models import Ask, Event, Page, Run
 from flower_client.oracle import OracleAnswer
 from flower_client.poll import Notice
 from flower_client.prompt import DECLINE, Choice, Questions, first_option, interpret
@@ -115,17 +115,19 @@ class WatchSession:
         for event in page.events:
             if self._options.as_json:
                 self._screen.lines([json_line(event.raw)])
-                continue
-            ask = Ask.from_event(event)
-            shown_below = current and self._options.on_ask == "prompt" and ask and self._questions.get(ask.id)
-            if not (shown_below and ask and ask.waiting):
+            elif not (current and self._prompts_for(event)):
                 self._screen.lines(self._renderer.event(event))
-        self._drop_settled()
+            self._drop_settled()  # so that what is typed once this line is seen is for the inbox
         if page.final:
             return self._finish(page)
         code = self._attend() if current else None
         self._tell_standing()
         return code
+
+    def _prompts_for(self, event: Event) -> bool:
+        """Whether ``event`` is a question that will be shown with a prompt, below everything else."""
+        ask = Ask.from_event(event)
+        return self._options.on_ask == "prompt" and bool(ask and ask.waiting and self._questions.get(ask.id))
 
     def _tell_standing(self) -> None:
         """From time to time say how the run stands, but not into what somebody types, nor to programs."""
@@ -158,6 +160,8 @@ class WatchSession:
             return
         self._outage_told = False
         self._asked_server = False  # who knows what was asked and answered meanwhile
+        if notice.kind == "loss":  # a journal out of a backup: what was answered there may wait again
+            self._questions, self._announced = Questions(), set()
         self._note(notice.text, "red" if notice.kind == "loss" else "green")
 
     # --- questions ---
@@ -166,6 +170,7 @@ class WatchSession:
         """See to the questions that wait, everything up to now having been shown."""
         if not self._asked_server:
             self._ask_server()
+            self._drop_settled()
         waiting = self._questions.waiting()
         if waiting and self._options.exit_on_ask:
             self._announce(waiting)
@@ -296,8 +301,7 @@ class WatchSession:
         if choice is None:
             self._note("i, l, c or nothing", "yellow")
             return None
-        self._menu_open = False
-        self._current = None  # its question is shown anew below
+        self._menu_open, self._current = False, None  # the question is shown anew below
         self._show("", "")
         said, colour = carry_out(self._client, self.run_id, *choice)
         if said:

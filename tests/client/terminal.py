@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import pty
@@ -49,6 +50,7 @@ class Terminal:
         )
         self._slave = slave  # kept open, so that reading goes on after the process has gone
         self.screen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def resize(self, columns: int) -> None:
         """Make the window so wide; the process gets SIGWINCH, as from a real one."""
@@ -88,7 +90,8 @@ class Terminal:
     def _read(self, timeout: float) -> bool:
         if not select.select([self._master], [], [], timeout)[0]:
             return False
-        self.screen += os.read(self._master, 65536).decode("utf-8", "replace").replace("\r\n", "\n")
+        # Characters and line ends may come in two parts.
+        self.screen = (self.screen + self._decoder.decode(os.read(self._master, 65536))).replace("\r\n", "\n")
         return True
 
 

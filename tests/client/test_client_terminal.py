@@ -98,7 +98,9 @@ def test_of_two_people_the_later_one_is_told_what_was_answered_and_by_whom(
             eventually(lambda: server.asked_for("answer"))
         other.see("too late: q1 was answered by ann: spelt")
         run.append("ask", "Which flour?", dict(run.asks["q1"]))
+        run.say("going on")
         watching.see("q1  answered by ann: spelt")
+        watching.see("going on")
         watching.type("hello\n")
         other.see("✉ queued: hello")
     assert run.mail == ["hello"]
@@ -255,6 +257,37 @@ def test_the_server_may_restart_while_a_question_is_on_the_screen(
     watching.see("q1> ")
     watching.type("2\n")
     watching.see("q1  answered by tester: spelt")
+
+
+def test_a_journal_out_of_a_backup_is_told_its_questions_wait_again_and_the_code_is_six(
+    watching: Terminal, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    watching.see("q1> ")
+    watching.type("1\n")
+    watching.see("q1  answered by tester: rye")
+    server.stop()
+    run.lose_journal()
+    run.ask("q1", "Which flour?", ["rye", "spelt"])
+    server.start()
+    watching.see(r"events from 4 on are lost \(epoch-changed\); starting over")
+    watching.see("q1> ")
+    watching.type("2\n")
+    watching.see("q1  answered by tester: spelt")
+    run.finish()
+    watching.see(r"lost      events from 4 on are lost \(epoch-changed\)")
+    assert watching.exit_code() == 6
+
+
+def test_a_run_that_has_ended_is_shown_and_nothing_is_waited_for(
+    server: ScriptedServer, run: ScriptedRun, tmp_path: Path
+) -> None:
+    run.finish()
+    with terminal("watch", "r1", home=tmp_path, url=server.url) as opened:
+        opened.type("typed ahead for the shell\n")
+        assert opened.exit_code() == 0
+        assert "type to say" not in opened.rest()
+    assert run.mail == []
 
 
 def test_start_asks_for_the_task_and_watches(server: ScriptedServer, tmp_path: Path) -> None:
