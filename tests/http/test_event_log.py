@@ -32,11 +32,6 @@ def book(path: Path) -> Iterator[LogBook]:
         yield opened
 
 
-@pytest.fixture
-def log(book: LogBook) -> EventLog:
-    return new_run(book)
-
-
 # ---- what an event is
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,6 @@ from flower_http.tokens import TokenStore, add_token
 from tests.http.event_tools import Door, behind, finish, new_run, only_run, open_book, say
 from tests.http.json_of import json_of
 from tests.support import eventually
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[LogBook]:
-    with open_book(tmp_path / "journal.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def log(book: LogBook) -> EventLog:
-    return new_run(book)
 
 
 @pytest.fixture

@@ -8,23 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
-
-import pytest
 
 from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
-from tests.http.event_tools import Serving, Wire, new_run, open_book, say, serving
+from tests.http.event_tools import Serving, Wire, new_run, say, serving
 from tests.support import eventually
 
 FOLLOWERS = 20
 ASKED = 40
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[LogBook]:
-    with open_book(tmp_path / "journal.db") as opened:
-        yield opened
 
 
 class Crowd:

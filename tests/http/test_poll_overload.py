@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import pytest
 from flower_client import FlowerClient
 
 from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
-from tests.http.event_tools import Serving, Wire, fetch, finish, new_run, open_book, say, serving
+from tests.http.event_tools import Serving, Wire, fetch, finish, say, serving
 from tests.support import eventually
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[LogBook]:
-    with open_book(tmp_path / "journal.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def log(book: LogBook) -> EventLog:
-    return new_run(book)
 
 
 class Gate:

@@ -21,17 +21,6 @@ HELD = "/runs/r1/events?after=1&wait=20"
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Iterator[LogBook]:
-    with open_book(tmp_path / "journal.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def log(book: LogBook) -> EventLog:
-    return new_run(book)
-
-
-@pytest.fixture
 def live(book: LogBook, log: EventLog) -> Iterator[Serving]:
     with serving(book) as running:
         yield running

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 import requests
@@ -15,7 +14,7 @@ import requests
 from flower_http.channel import Deadlines
 from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
-from tests.http.event_tools import Serving, Wire, fetch, new_run, open_book, say, serving
+from tests.http.event_tools import Serving, Wire, fetch, say, serving
 from tests.support import eventually
 
 MIB = 1024 * 1024
@@ -23,17 +22,6 @@ PAGE = b"GET /runs/r1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 #: Half a second for each of them; whoever drips a byte every tenth of it is never idle.
 SHORT = Deadlines(idle=0.5, head=0.5, body=0.5, stall=0.5, linger=0.5)
 DRIP_S = 0.05
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[LogBook]:
-    with open_book(tmp_path / "journal.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def log(book: LogBook) -> EventLog:
-    return new_run(book)
 
 
 @pytest.fixture

@@ -20,19 +20,8 @@ from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
 from flower_http.server import make_server
 from flower_http.settings import MAX_BODY_BYTES
-from tests.http.event_tools import Serving, Wire, behind, fetch, new_run, open_book, say, serving
+from tests.http.event_tools import Serving, Wire, behind, fetch, say, serving
 from tests.support import eventually
-
-
-@pytest.fixture
-def book(tmp_path: Path) -> Iterator[LogBook]:
-    with open_book(tmp_path / "journal.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def log(book: LogBook) -> EventLog:
-    return new_run(book)
 
 
 @pytest.fixture
