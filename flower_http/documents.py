@@ -8,6 +8,7 @@ first one wants to see what that one was about.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ MOST_BYTES = 1024 * 1024
 #: The most of all handoffs of a run together, in bytes; of more than that the newest are shown.
 MOST_OF_HANDOFFS = 16 * MOST_BYTES
 
+_LOG = logging.getLogger(__name__)
 _FIXED = ("brief", "goal", "questions")
 _HANDOFF = re.compile(rb"handoff-.+\.md", re.DOTALL)
 #: Handoffs that are no longer the newest of their step lie in the archive, or in a directory of it.
@@ -81,10 +83,13 @@ class Documents:
 
     def _read(self, run_id: str) -> Mapping[str, Any]:
         try:
-            known: Mapping[str, Any] = json.loads(self._file(run_id).read_text(encoding="utf-8"))
+            known = json.loads(self._file(run_id).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}  # it has not begun, or has no workbench
-        return known
+        except (ValueError, RecursionError):  # damaged: the run must be able to end, and to be deleted, all the same
+            _LOG.error("run %s: %s makes no sense, its documents are not known", run_id, self._file(run_id))
+            return {}
+        return known if isinstance(known, dict) else {}
 
 
 def _found(notes: Tree, lang: str) -> Iterator[Document]:

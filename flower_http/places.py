@@ -144,7 +144,7 @@ class Places:
         shutil.rmtree(self.config_dir(run_id), ignore_errors=True)
         try:
             self.documents.freeze(run_id)
-        except OSError:
+        except Exception:
             _LOG.exception("run %s: its documents could not be kept as they are now", run_id)
 
     def sweep(self, unfinished: Collection[str]) -> None:

@@ -62,6 +62,24 @@ def test_their_files_have_the_names_of_the_runs_language(world: RunWorld, lang: 
     here.go.set()
 
 
+@pytest.mark.parametrize("damage", [b"\xff", b"{", b"[" * 100_000, b"[]", b'{"notes": 1}'])
+def test_a_run_whose_documents_are_not_known_any_more_ends_and_is_deleted(world: RunWorld, damage: bytes) -> None:
+    run, here = world.begun("w", flow="noted")
+    known = world.home / "data" / "documents" / f"{run.id}.json"
+    known.write_bytes(damage)
+    here.go.set()
+    world.reaches(run.id, "succeeded")
+    world.manager.delete(run.id)
+    assert not known.exists()
+
+
+def test_what_makes_no_sense_is_no_document(world: RunWorld) -> None:
+    run, here = world.begun("w", flow="noted")
+    (world.home / "data" / "documents" / f"{run.id}.json").write_bytes(b"\xff")
+    assert world.manager.documents(run.id) == []
+    here.go.set()
+
+
 def test_an_ended_run_keeps_what_it_was_about_whatever_later_runs_write(world: RunWorld) -> None:
     first, here = world.begun("w", flow="noted")
     (notes_of(world, "w") / "brief.md").write_text("of the first")
