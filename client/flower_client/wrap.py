@@ -9,8 +9,8 @@ import unicodedata
 MIN_COLUMNS = 10
 _JOINER = "\u200d"  # makes one emoji of several
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
-#: What the further lines of a broken one stand under: the space, mark or number it begins with.
-_MARGIN = re.compile(r"\s*(?:\d{1,3}[.)] |[-*•~?│] )?")
+#: What the further lines of a broken one stand under: the space, mark, number or label it begins with.
+_MARGIN = re.compile(r"\s*(?:\d{1,3}[.)] |[-*•~?│] |\w+ {3,})?")
 _PIECES = re.compile(r"\x1b\[[0-9;]*m| +|(?:(?!\x1b\[)[^ ])+")
 
 

@@ -42,6 +42,10 @@ def test_clean_leaves_only_what_can_be_read(given: str, shown: str) -> None:
     assert clean(given) == shown
 
 
+def test_of_marks_in_stacks_only_as_many_stay_as_a_language_needs() -> None:
+    assert clean("z" + "\u0301\u0323\u20dd" * 200 + "y") == "z" + "\u0301\u0323\u20dd" * 2 + "\u0301\u0323y"
+
+
 def test_no_control_character_survives_whatever_stands_around_it() -> None:
     for code in [*range(0x20), *range(0x7F, 0xA0), 0x202E, 0xD800, 0xFEFF]:
         shown = clean(f"a{chr(code)}[0m{chr(code)}b")

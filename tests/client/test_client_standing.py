@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from flower_client import Event, Run
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from flower_client import Event, Run, standing
+from flower_client.cli import main
 from flower_client.standing import FIRST_PAUSE_S, LONGEST_PAUSE_S, Standing
+
+from tests.client.scripted_run import ScriptedRun
+from tests.client.scripted_server import ScriptedServer
+from tests.support import eventually
 
 RUN = Run.from_json(
     {
@@ -30,10 +40,10 @@ class Hands:
 
 def test_it_says_step_round_context_cost_and_time_by_the_servers_clock() -> None:
     clock = Hands()
-    standing = Standing(clock)
-    standing.see(SAID)
+    teller = Standing(clock)
+    teller.see(SAID)
     clock.now += 15
-    assert standing.line(RUN) == "3/3 Work · round 2 · context 41k · $0.32 · 4 min 20 s"
+    assert teller.line(RUN) == "3/3 Work · round 2 · context 41k · $0.32 · 4 min 20 s"
 
 
 def test_what_is_not_known_is_left_out() -> None:
@@ -42,15 +52,15 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_at_most_once_a_minute_while_things_happen_and_ever_less_often_while_nothing_does() -> None:
     clock = Hands()
-    standing = Standing(clock)
+    teller = Standing(clock)
 
     def told(seconds: int, *, busy: bool) -> list[float]:
         begun, times = clock.now, []
         while clock.now < begun + seconds:
             clock.now += 1
             if busy:
-                standing.see(SAID)
-            if standing.due():
+                teller.see(SAID)
+            if teller.due():
                 times.append(clock.now - begun)
         return times
 
@@ -59,5 +69,24 @@ def test_at_most_once_a_minute_while_things_happen_and_ever_less_often_while_not
     assert quiet[0] == FIRST_PAUSE_S * 2  # the event before counts: the pause had been prolonged once already
     assert len(quiet) < 25
     assert quiet[-1] - quiet[-2] == LONGEST_PAUSE_S
-    standing.see(SAID)
+    teller.see(SAID)
     assert told(61, busy=False)
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["for people", "for programs"])
+def test_a_watch_says_it_on_standard_error_and_never_to_programs(
+    server: ScriptedServer, run: ScriptedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    def end() -> None:
+        eventually(lambda: len(server.asked_for("events")) > 1)  # the first page has been shown
+        run.finish()
+
+    monkeypatch.setattr(standing, "FIRST_PAUSE_S", 0.0)
+    ending = threading.Thread(target=end)
+    ending.start()
+    env = {"FLOWER_URL": server.url, "XDG_CONFIG_HOME": str(tmp_path), "FLOWER_TOKEN": None}
+    result = CliRunner().invoke(main, [*flags, "watch", "r1"], env=env)
+    ending.join(10)
+    assert result.exit_code == 0
+    assert ("· 3/3 Work · round 1 · $0.00 · 4 min" in result.stderr) is (not flags)
+    assert "3/3 Work" not in result.stdout

@@ -34,6 +34,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_lost(text: str, colum
 
 def test_further_lines_stand_under_the_text_of_the_first() -> None:
     assert wrap("   12) one two three four", 20) == ["   12) one two three", "       four"]
+    assert wrap("verdict   one two three", 20) == ["verdict   one two", "          three"]
     assert wrap("- one two three four", 11) == ["- one two", "  three", "  four"]
 
 
