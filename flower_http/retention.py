@@ -61,7 +61,7 @@ class Retention:
             ended = self._book.ended_before(time.time() - self._days * _DAY_S, AT_ONCE + len(kept))
             found = [run_id for run_id in ended if run_id not in kept]
             for run_id in found:
-                if self._end.is_set():
+                if self._end.is_set() or not self._book.journal.healthy:  # a disk that refuses, refuses all of them
                     return
                 if not self._try_to_delete(run_id):
                     kept.add(run_id)

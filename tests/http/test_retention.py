@@ -263,6 +263,29 @@ def test_what_cannot_be_deleted_does_not_keep_the_rest(
         assert sorted(refused_by_now) == ["r0", "r0", "r1", "r1"]
 
 
+def test_a_disk_that_refuses_is_not_asked_to_let_go_of_every_run(path: Path) -> None:
+    with open_book(path) as book:
+        for number in range(3):
+            finish(new_run(book, f"r{number}"))
+        tried: list[str] = []
+        failed: list[str] = []
+
+        def delete(run_id: str) -> None:
+            tried.append(run_id)
+            try:
+                book.delete(run_id, timeout=3)
+            except JournalUnavailable:
+                failed.append(run_id)
+                raise
+
+        with disk_refusing(path):
+            refused_all = Retention(book, delete, -0.001)
+            refused_all.start()
+            eventually(lambda: failed, 20)
+            refused_all.stop(10)
+        assert tried == ["r0"]
+
+
 def test_a_run_that_the_journal_does_not_let_go_is_said_to_be_there_still(world: RunWorld) -> None:
     run_id = world.begun("a")[0].id
     world.manager.cancel(run_id)
