@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import flower_client
 from flower_client.config import TIMEOUT_S, resolve
@@ -63,9 +64,21 @@ class App:
 pass_app = click.make_pass_decorator(App, ensure=True)
 
 
-def _json_behind(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def json_wanted(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """The callback of ``--json``: known before anything else is looked at, so that every error can be JSON."""
     if value:
         ctx.ensure_object(App).as_json = True
+
+
+def stated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Which of ``options``, values by parameter name that exclude each other, hold; None is no value.
+
+    What stands on the command line beats what variables say. More than one left is for the caller to refuse.
+    """
+    source = click.get_current_context().get_parameter_source
+    given = {name: value for name, value in options.items() if value is not None}
+    typed = {name: value for name, value in given.items() if source(name) is ParameterSource.COMMANDLINE}
+    return typed or given
 
 
 class Command(click.Command):
@@ -76,7 +89,7 @@ class Command(click.Command):
         is_flag=True,
         is_eager=True,
         expose_value=False,
-        callback=_json_behind,
+        callback=json_wanted,
         help="The same as `flower-client --json`.",
     )
 

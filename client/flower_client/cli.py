@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flower_client.app import App, Commands, option
+from flower_client.app import App, Commands, json_wanted, option
 
 #: Where each command is; see :class:`Commands`.
 _COMMANDS = {
@@ -39,11 +39,16 @@ _COMMANDS = {
 @option("--url", metavar="URL", help="The server's address. [default: http://127.0.0.1:8420]")
 @option("--token", metavar="TOKEN", help="The token. Better in the variable or in the file than on a command line.")
 @option(
-    "--json", "as_json", envvar="FLOWER_JSON", is_flag=True, help="Print the API's own objects, and errors, as JSON."
+    "--json",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=json_wanted,
+    help="Print the API's own objects, and errors, as JSON.",
 )
 @click.version_option(package_name="flower-client")
 @click.pass_context
-def main(ctx: click.Context, url: str | None, token: str | None, as_json: bool) -> None:
+def main(ctx: click.Context, url: str | None, token: str | None) -> None:
     """Follow and steer flower runs.
 
     Address and token may also stand in client.toml in ~/.config/flower (mode 0600).
@@ -52,4 +57,5 @@ def main(ctx: click.Context, url: str | None, token: str | None, as_json: bool) 
     · 4 not allowed · 5 refused · 6 events were lost · 7 left at a question · 130 left with Ctrl-C
     · 141 nobody reads the output any more.
     """
-    ctx.obj = App(url=url, token=token, as_json=as_json)
+    app = ctx.ensure_object(App)
+    app.url, app.token = url, token

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from flower_client.api import FlowerClient
-from flower_client.app import App, command, option, pass_app
+from flower_client.app import App, command, option, pass_app, stated
 from flower_client.complete import run_id
 from flower_client.errors import Unreachable
 from flower_client.exits import Exit
@@ -121,7 +121,7 @@ def start(app: App, /, task: str | None, **given: Any) -> None:
     Without TASK a terminal asks for it; leave it empty to wake what an existing --workspace holds. A TASK of - is read
     from standard input.
     """
-    viewing = _viewing(given, after=0)
+    viewing = Viewing(given)
     words = _task(task, has_workspace=given["workspace"] is not None)
     wanted: dict[str, Any] = {name: True for name in ("judge_can_run", "clarify_only", "new", "isolate") if given[name]}
     wanted |= {"goal": False} if given["no_goal"] else {}
@@ -145,7 +145,7 @@ def start(app: App, /, task: str | None, **given: Any) -> None:
 @pass_app
 def once(app: App, /, prompt: str, **given: Any) -> None:
     """Start a single session with PROMPT and print the run's id."""
-    viewing = _viewing(given, after=0)
+    viewing = Viewing(given)
     tools = [name.strip() for name in given["tools"].split(",") if name.strip()] if given["tools"] is not None else None
     wanted = {name: given[name] for name in ("instructions", "permission_mode", "resume")}
     wanted |= {"tools": tools, "budget_usd": given["budget"], "fork": given["fork"] or None}
@@ -165,10 +165,11 @@ def watch(app: App, /, run_id: str, after: int | None, from_start: bool, tail: i
     In a terminal, a line you type goes to the agent's inbox, or is the answer when a question is on the screen. Ctrl-C
     asks what to do, twice leaves. Ends with code 0 when the run succeeded, 1 when it did not, 6 when events were lost.
     """
-    if sum((after is not None, from_start, tail is not None)) > 1:
+    begins = stated({"after": after, "from_start": 0 if from_start else None, "tail": tail})
+    if len(begins) > 1:
         raise click.UsageError("--after, --from-start and --tail exclude each other")
-    begin = 0 if from_start else after
-    viewing = _viewing(given, after=begin or 0, tail=tail or (50 if begin is None else None))
+    name, number = next(iter(begins.items()), ("tail", 50))
+    viewing = Viewing(given, after=0, tail=number) if name == "tail" else Viewing(given, after=number)
     with app.client() as client:
         run = client.run(run_id)
         if not app.as_json:
@@ -198,25 +199,27 @@ def _go(
 class Viewing:
     """The options of watching, checked."""
 
-    def __init__(self, given: dict[str, Any], after: int, tail: int | None) -> None:
+    def __init__(self, given: dict[str, Any], after: int = 0, tail: int | None = None) -> None:
         names = frozenset(name.strip() for name in given["show"].split(",") if name.strip())
         for name in names - set(SHOWABLE):
             raise click.BadParameter(f"there is no {name!r}; there are {', '.join(SHOWABLE)}", param_hint="--show")
-        if given["exit_on_ask"] and given["on_ask"] not in ("auto", "wait"):
-            raise click.UsageError(f"--exit-on-ask leaves at a question, --on-ask {given['on_ask']} does not")
+        settles = given["on_ask"] if given["on_ask"] not in ("auto", "wait") else None
+        at_ask = stated({"exit_on_ask": given["exit_on_ask"] or None, "on_ask": settles})
+        if len(at_ask) > 1:
+            raise click.UsageError(f"--exit-on-ask leaves at a question, --on-ask {settles} does not")
         self.show = names
         self.subagents: bool = given["subagents"]
         plain = given["no_color"] or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         self.colour = not plain and sys.stdout.isatty()
-        self.on_ask: str = given["on_ask"]
-        self.exit_on_ask: bool = given["exit_on_ask"]
+        self.exit_on_ask = "exit_on_ask" in at_ask
+        self.on_ask: str = "wait" if self.exit_on_ask else given["on_ask"]
         self.give_up_after_s: float = given["give_up"]
         self.after, self.tail = after, tail
 
     def options(self, *, as_json: bool) -> Options:
         """The same for a session, with what standard input is taken into account."""
         terminal = sys.stdin.isatty() and sys.stdout.isatty() and Keyboard.available() and not as_json
-        on_ask = self.on_ask if self.on_ask != "auto" else "prompt" if terminal and not self.exit_on_ask else "wait"
+        on_ask = self.on_ask if self.on_ask != "auto" else "prompt" if terminal else "wait"
         keyboard = sys.stdin.fileno() if terminal or on_ask == "prompt" else None
         return Options(
             after=self.after,
@@ -227,10 +230,6 @@ class Viewing:
             keyboard=keyboard,
             give_up_after_s=self.give_up_after_s,
         )
-
-
-def _viewing(given: dict[str, Any], after: int, tail: int | None = None) -> Viewing:
-    return Viewing(given, after, tail)
 
 
 def _watch(app: App, client: FlowerClient, run: Run, viewing: Viewing) -> None:

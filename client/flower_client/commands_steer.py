@@ -6,7 +6,7 @@ import time
 
 import click
 
-from flower_client.app import App, command, option, pass_app
+from flower_client.app import App, command, option, pass_app, stated
 from flower_client.asking import answer_lines, ask_and_wait
 from flower_client.complete import ask_id, run_id
 from flower_client.exits import Exit
@@ -32,10 +32,11 @@ def answer(app: App, run_id: str, ask_id: str, text: str | None, number: int | N
 
     A TEXT that starts with a dash goes behind --.
     """
-    if (text is None) == (number is None):
+    given = stated({"text": text, "number": number})
+    if len(given) != 1:
         raise click.UsageError("give either a TEXT or --option N")
     with app.client() as client:
-        _told(app, client.answer(run_id, ask_id, text, option=number))
+        _told(app, client.answer(run_id, ask_id, given.get("text"), option=given.get("number")))
 
 
 @command()

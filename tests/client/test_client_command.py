@@ -76,6 +76,21 @@ def test_every_flag_has_a_variable_and_the_flag_beats_it(command: Command, serve
     assert server.seen[-1].body == {"task": "x", "rounds": 2, "lang": "zh"}
 
 
+def test_of_options_that_exclude_each_other_a_flag_beats_a_variable(command: Command, run: ScriptedRun) -> None:
+    run.say(*(f"line {number}" for number in range(9)))
+    run.ask("q1", "Rye?", ["yes", "no"])
+    assert command("answer", "r1", "q1", "sourdough", FLOWER_ANSWER_OPTION="2").exit_code == 0
+    assert run.asks["q1"]["answer"] == "sourdough"
+    run.ask("q2", "Salt?")
+    assert command("watch", "r1", "--exit-on-ask", FLOWER_WATCH_ON_ASK="first").exit_code == Exit.AT_ASK
+    run.settle("q2", "declined")
+    run.finish()
+    assert "line 0\n" in command("watch", "r1", "--from-start", FLOWER_WATCH_TAIL="2").stdout
+    assert "line 0\n" not in command("watch", "r1", "--tail", "2", FLOWER_WATCH_FROM_START="1").stdout
+    both = command("watch", "r1", FLOWER_WATCH_TAIL="2", FLOWER_WATCH_FROM_START="1")
+    assert (both.exit_code, "exclude each other" in both.stderr) == (Exit.USAGE, True)
+
+
 def test_start_without_a_task_needs_something_to_wake(command: Command, server: ScriptedServer) -> None:
     assert command("start").exit_code == Exit.USAGE
     assert command("start", "--workspace", "w").exit_code == 0

@@ -121,6 +121,7 @@ def test_no_command_is_left_out() -> None:
     [
         (["show", "r9"], "refused", Exit.REFUSED),
         (["show"], "usage", Exit.USAGE),
+        (["prophet"], "usage", Exit.USAGE),
         (["answer", "r1", "q1"], "usage", Exit.USAGE),
         (["--url", "nonsense", "runs"], "usage", Exit.USAGE),
         (["--url", "http://127.0.0.1:9", "runs"], "unreachable", Exit.UNREACHABLE),
