@@ -135,4 +135,5 @@ def test_the_documentation_names_steps_files_and_sections_as_they_are(lang: str)
     steps = [raw(lang, f"workflow.steps.{name}") for name in ("clarify", "goal", "work")]
     files = [raw(lang, f"workflow.files.{name}") for name in ("brief", "goal", "questions")]
     row = f"| `{lang}` | {' | '.join(', '.join(names) for names in (steps, files, titles(lang, 'brief')))} |"
-    assert row in (Path(__file__).parents[2] / "docs" / "writing-a-workflow.md").read_text(encoding="utf-8").splitlines()
+    page = Path(__file__).parents[2] / "docs" / "writing-a-workflow.md"
+    assert row in page.read_text(encoding="utf-8").splitlines()
