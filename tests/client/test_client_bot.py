@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.client.scripted_run import ScriptedRun
-from tests.client.scripted_server import ScriptedServer, html
+from tests.client.scripted_server import ScriptedServer, html, refusal
 
 BOT = Path(__file__).parents[2] / "examples" / "bot.py"
 
@@ -19,7 +19,7 @@ def test_a_chat_hears_of_lost_events_and_not_of_an_outage(
     run.say("a", "b", "c")
     run.finish()
     run.forget_before(3)
-    server.faults.extend([html(), html()])
+    server.faults.extend([html(), refusal(503, "not-ready", "0")])
     room = tmp_path / "room.txt"
     environ = {"PATH": os.environ["PATH"], "FLOWER_URL": server.url, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(BOT), "r1", str(room)]

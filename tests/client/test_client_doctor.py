@@ -73,7 +73,7 @@ def test_a_wrong_token_is_told(server: ScriptedServer, tmp_path: Path) -> None:
 
 def test_a_server_that_is_down_or_not_ready_is_told(server: ScriptedServer, tmp_path: Path) -> None:
     server.faults.extend([lambda answer: answer] * 3)
-    server.faults.extend([refusal(503, "not-ready")] * 3)
+    server.faults.extend([refusal(503, "not-ready", "0")] * 3)
     result = doctor(server, tmp_path)
     assert result.exit_code == Exit.UNREACHABLE
     assert "not-ready, says the test" in result.stdout

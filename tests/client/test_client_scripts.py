@@ -150,7 +150,7 @@ def test_an_outage_is_told_as_json_too_and_the_events_are_whole(
     script: Script, server: ScriptedServer, run: ScriptedRun
 ) -> None:
     run.finish()
-    server.faults.extend([html(), html()])
+    server.faults.extend([html(), refusal(503, "not-ready", "0")])
     result = script("events", "r1", "--json")
     assert [json.loads(line)["seq"] for line in result.stdout.splitlines()] == [1, 2]
     assert [json.loads(line)["notice"] for line in result.stderr.splitlines()] == ["outage", "back"]
