@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
@@ -15,47 +13,12 @@ from flower_client.api import FlowerClient
 from flower_client.app import App, command, option, pass_app, stated
 from flower_client.complete import run_id
 from flower_client.errors import Unreachable
-from flower_client.exits import Exit
-from flower_client.feed import Options
-from flower_client.keyboard import Keyboard
 from flower_client.models import Run
-from flower_client.pipes import leave_when_unread
-from flower_client.render import DEFAULT_SHOW, SHOWABLE, Renderer
 from flower_client.safe_text import one_line
-from flower_client.screen import Screen
-from flower_client.session import WatchSession
+from flower_client.viewing import VIEWING, Viewing, follow
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_VIEWING = (
-    option(
-        "--on-ask",
-        type=click.Choice(["auto", "prompt", "wait", "decline", "first"]),
-        default="auto",
-        show_default=True,
-        help="What to do with a question: prompt for an answer, wait for one from elsewhere, decline it, or take the"
-        " first option (decline where there is none). auto prompts in a terminal and waits without one.",
-    ),
-    option("--exit-on-ask", is_flag=True, help="Leave with code 7 as soon as a question waits."),
-    option(
-        "--show",
-        default=",".join(sorted(DEFAULT_SHOW)),
-        show_default=True,
-        metavar="KINDS",
-        help="Which events to show, comma-separated: text, thinking, tools, all. Tools are one line each, with all they"
-        " are shown in full. Steps, questions, retries, handoffs and errors always show.",
-    ),
-    option("--subagents", is_flag=True, help="Show what subagents say and do, too."),
-    option("--no-color", is_flag=True, help="No colours; the variable NO_COLOR and the terminal `dumb` do the same."),
-    option(
-        "--give-up",
-        type=click.FloatRange(min=0),
-        default=3600.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Leave with code 3 when the server has been out of reach for so long.",
-    ),
-)
 _STARTING = (
     option("--workspace", metavar="NAME", help="Directory under the server's workspace root. [default: a new one]"),
     option(
@@ -113,7 +76,7 @@ def _all_of(options: tuple[Callable[[F], F], ...]) -> Callable[[F], F]:
 )
 @option("-i", "--instructions", metavar="TEXT", help="Further instructions for whoever does the work.")
 @_all_of(_STARTING)
-@_all_of(_VIEWING)
+@_all_of(VIEWING)
 @pass_app
 def start(app: App, /, task: str | None, **given: Any) -> None:
     """Start a run of TASK and print its id.
@@ -141,7 +104,7 @@ def start(app: App, /, task: str | None, **given: Any) -> None:
 @option("--resume", metavar="SESSION", help="Go on from this session, in the --workspace it was held in.")
 @option("--fork", is_flag=True, help="With --resume: leave that session as it is and branch off.")
 @_all_of(_STARTING)
-@_all_of(_VIEWING)
+@_all_of(VIEWING)
 @pass_app
 def once(app: App, /, prompt: str, **given: Any) -> None:
     """Start a single session with PROMPT and print the run's id."""
@@ -157,7 +120,7 @@ def once(app: App, /, prompt: str, **given: Any) -> None:
 @option("--after", type=click.IntRange(min=0), metavar="SEQ", help="Start after this event.")
 @option("--from-start", is_flag=True, help="Start with the first event.")
 @option("--tail", type=click.IntRange(1, 1000), metavar="N", help="Start with the last N events. [default: 50]")
-@_all_of(_VIEWING)
+@_all_of(VIEWING)
 @pass_app
 def watch(app: App, /, run_id: str, after: int | None, from_start: bool, tail: int | None, **given: Any) -> None:
     """Follow a run to its end, answer its questions, and steer it.
@@ -174,7 +137,7 @@ def watch(app: App, /, run_id: str, after: int | None, from_start: bool, tail: i
         run = client.run(run_id)
         if not app.as_json:
             click.echo(one_line(f"{run.id} ({run.state}) {run.task}", 200), err=True)
-        _watch(app, client, run, viewing)
+        follow(app, client, run, viewing)
 
 
 def _go(
@@ -193,59 +156,7 @@ def _go(
             raise
         app.put(run.raw, [run.id])
         if given["watch"]:
-            _watch(app, client, run, viewing)
-
-
-class Viewing:
-    """The options of watching, checked."""
-
-    def __init__(self, given: dict[str, Any], after: int = 0, tail: int | None = None) -> None:
-        names = frozenset(name.strip() for name in given["show"].split(",") if name.strip())
-        for name in names - set(SHOWABLE):
-            raise click.BadParameter(f"there is no {name!r}; there are {', '.join(SHOWABLE)}", param_hint="--show")
-        settles = given["on_ask"] if given["on_ask"] not in ("auto", "wait") else None
-        at_ask = stated({"exit_on_ask": given["exit_on_ask"] or None, "on_ask": settles})
-        if len(at_ask) > 1:
-            raise click.UsageError(f"--exit-on-ask leaves at a question, --on-ask {settles} does not")
-        self.show = names
-        self.subagents: bool = given["subagents"]
-        plain = given["no_color"] or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-        self.colour = not plain and sys.stdout.isatty()
-        self.exit_on_ask = "exit_on_ask" in at_ask
-        self.on_ask: str = "wait" if self.exit_on_ask else given["on_ask"]
-        self.give_up_after_s: float = given["give_up"]
-        self.after, self.tail = after, tail
-
-    def options(self, *, as_json: bool) -> Options:
-        """The same for a session, with what standard input is taken into account."""
-        terminal = sys.stdin.isatty() and sys.stdout.isatty() and Keyboard.available() and not as_json
-        on_ask = self.on_ask if self.on_ask != "auto" else "prompt" if terminal else "wait"
-        keyboard = sys.stdin.fileno() if terminal or on_ask == "prompt" else None
-        return Options(
-            after=self.after,
-            tail=self.tail,
-            on_ask=on_ask,  # type: ignore[arg-type]  # click.Choice has checked it
-            exit_on_ask=self.exit_on_ask,
-            as_json=as_json,
-            keyboard=keyboard,
-            give_up_after_s=self.give_up_after_s,
-        )
-
-
-def _watch(app: App, client: FlowerClient, run: Run, viewing: Viewing) -> None:
-    leave_when_unread()
-    options = viewing.options(as_json=app.as_json)
-    session = WatchSession(
-        run.id,
-        replace(options, keyboard=None) if run.final else options,  # nobody is there any more who would listen
-        client=client,
-        make_client=app.client,
-        renderer=Renderer(show=viewing.show, subagents=viewing.subagents, colour=viewing.colour),
-        screen=Screen(wraps=not app.as_json),
-    )
-    code = session.run()
-    if code is not Exit.DONE:
-        click.get_current_context().exit(code)
+            follow(app, client, run, viewing)
 
 
 def _task(task: str | None, *, has_workspace: bool) -> str:
