@@ -10,7 +10,7 @@ import click
 
 from flower_http import tokens
 from flower_http.errors import SettingsError, StartError
-from flower_http.serving import BuildService, serve
+from flower_http.serving import BuildService, leave, serve
 from flower_http.settings import TABLE, Setting, Settings
 
 _REFUSED = 2
@@ -74,6 +74,7 @@ def _serve_command(build: BuildService) -> click.Command:
             serve(Settings.load(_settings_of(flags)), build)
         except StartError as error:
             raise _Refused(str(error)) from error
+        leave()
 
     help_text = (
         "Serve until SIGTERM, SIGHUP or Ctrl-C.\n\n"

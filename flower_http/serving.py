@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from flower_core.errors import FlowerError
 from flower_http import logs
@@ -79,6 +79,18 @@ def serve(settings: Settings, build: BuildService) -> None:
             print(f"flower-server listening on {service.url}", flush=True)
             _LOG.info("stopping on %s", signal.Signals(stops.get()).name)
             _stop(service)
+
+
+def leave() -> NoReturn:
+    """End the process, with exit code 0, whatever its threads are doing. Call this last.
+
+    Python would wait for what has been begun with :func:`asyncio.to_thread`, as a flow's gate may have, however long
+    that takes; all that is to be kept has been written by now.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def check(settings: Settings) -> None:
