@@ -17,6 +17,9 @@ from flower_http.parsing import BUILT_IN_FLOWS, FLOW_NAME
 
 #: Most characters of a text meant for a model or from a person.
 LONG_TEXT = 200_000
+#: Instructions reach the agent program, with the rules of a role, as one argument: 128 KiB on Linux (MAX_ARG_STRLEN),
+#: and a character may take four bytes.
+LONGEST_INSTRUCTIONS = 30_000
 #: Most seconds a question may wait.
 LONGEST_WAIT_S = 86_400
 LABEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._/-]*"
@@ -110,7 +113,7 @@ class StartSchema(Body):
     new = Flag()
     lang = Text(low=1, high=8, allow_none=True, validate=_one_of(LANGUAGES))
     model = Text(low=1, high=200, allow_none=True, pattern=_MODEL_NAME, what="the name of a model")
-    instructions = Text(high=LONG_TEXT)
+    instructions = Text(high=LONGEST_INSTRUCTIONS, pattern="[^\\0]*", what="a text without NUL")
     budget_usd = Number(low=0, above_low=True, high=100_000, allow_none=True)
     window = Whole(low=10_000, high=10_000_000, allow_none=True)
     handoff = Flag()

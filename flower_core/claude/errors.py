@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,6 +35,8 @@ _ADVICE: dict[str | int | None, str] = {
 }
 #: Mistakes of a program, not of the world around it: the next attempt would make them again.
 _MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NotImplementedError)
+#: What the system says of a program, or of arguments, that it will not start the next time either.
+_NEVER_STARTS = (errno.E2BIG, errno.ENOEXEC, errno.ENOENT, errno.ENOTDIR, errno.EACCES)
 #: What the SDK and the agent program say of a session that cannot be opened this way, now or later.
 _HOPELESS_TEXTS = ("No conversation found", "Working directory does not exist", "cannot be used with root")
 #: How an endpoint, or our relay for it, says in words how long it is to be left alone.
@@ -105,7 +108,9 @@ def failure_of_exception(error: BaseException, stderr: str = "") -> Failure:
     text = _one_line(f"{type(error).__name__}: {error}") + (f" ({said})" if said else "")
     if isinstance(error, (CLINotFoundError, CLIJSONDecodeError, *_MISTAKES)):
         return Failure("fatal", text)
-    if any(hopeless in text for hopeless in _HOPELESS_TEXTS):
+    cause = error.__cause__
+    never_starts = isinstance(cause, OSError) and cause.errno in _NEVER_STARTS
+    if never_starts or isinstance(cause, _MISTAKES) or any(hopeless in text for hopeless in _HOPELESS_TEXTS):
         return Failure("fatal", text)
     # Its text is not the API's, so what reads as fatal in it proves nothing.
     return Failure("transient" if classify(text) == "transient" else "unknown", text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -125,6 +127,13 @@ def test_an_error_without_words_is_told_by_its_subtype() -> None:
     assert (failure.kind, failure.text) == ("unknown", "error_during_execution")
 
 
+def not_started(number: int) -> CLIConnectionError:
+    """What the SDK raises when the system refuses to start the program with that error number."""
+    error = CLIConnectionError(f"Failed to start Claude Code: {os.strerror(number)}")
+    error.__cause__ = OSError(number, os.strerror(number))
+    return error
+
+
 def broken_json() -> CLIJSONDecodeError:
     return CLIJSONDecodeError("{" * 10, json.JSONDecodeError("bad", "{", 1))
 
@@ -137,6 +146,9 @@ def broken_json() -> CLIJSONDecodeError:
         (ProcessError("Command failed", exit_code=1), "cannot be used with root/sudo privileges", "fatal"),
         (CLIConnectionError("Working directory does not exist: /gone"), "", "fatal"),
         (CLINotFoundError("Claude Code not found"), "", "fatal"),
+        (not_started(errno.E2BIG), "", "fatal"),
+        (not_started(errno.ENOEXEC), "", "fatal"),
+        (not_started(errno.ENOMEM), "", "unknown"),
         (broken_json(), "", "fatal"),
         (ConnectionError("the agent program ended without a result"), "", "unknown"),
         (TimeoutError("Control request timeout: initialize"), "", "transient"),

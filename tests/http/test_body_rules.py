@@ -33,6 +33,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("task", {"task": ["a"]}),
     ("task", {"task": "x" * 200_001}),
     ("task", {"task": "\ud800"}),
+    ("instructions", {"instructions": "x" * 30_001}),
+    ("instructions", {"instructions": "a\0b"}),
     ("flow", {"flow": "os:system"}),
     ("flow", {"flow": "starter\n"}),
     ("lang", {"lang": "xx"}),
