@@ -125,9 +125,12 @@ class Transport:
     ) -> Reply:
         """One request and its reply, which the server may hold for ``held_s`` seconds.
 
-        Raises Unreachable, BadReply, NotAllowed or Refused.
+        Raises Unreachable, BadReply, NotAllowed or Refused, and ConfigError for a body that JSON cannot hold.
         """
-        data = None if body is None else json.dumps(body).encode()
+        try:
+            data = None if body is None else json.dumps(body, allow_nan=False).encode()
+        except ValueError as error:
+            raise ConfigError("a number must be finite") from error
         more = {"params": params, "data": data, "headers": _headers(body, key)}
         with self._send(method, path, held_s=held_s, **more) as response:
             return self._judge(response)

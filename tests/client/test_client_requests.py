@@ -33,6 +33,12 @@ def test_a_start_whose_reply_was_lost_is_repeated_and_starts_one_run(
     assert len(keys) == len(server.runs) == 1
 
 
+def test_a_number_that_json_does_not_have_is_refused_and_not_sent(client: FlowerClient, server: ScriptedServer) -> None:
+    with pytest.raises(ConfigError, match="finite"):
+        client.start("bake", timeout_s=float("nan"))
+    assert server.seen == []
+
+
 def test_every_request_says_which_client_it_comes_from(client: FlowerClient, server: ScriptedServer) -> None:
     client.runs()
     assert server.seen[-1].headers["user-agent"] == f"flower-client/{version('flower-client')}"
