@@ -78,7 +78,7 @@ def test_a_bare_line_feed_ends_no_header(live: Secured) -> None:
 
 
 def test_what_a_run_is_given_comes_back_in_no_header(live: Secured) -> None:
-    body = {"task": ODD, "labels": {"team": ODD}, "instructions": ODD}
+    body = {"task": ODD, "labels": {"team": ODD}, "instructions": ODD.replace("\0", "")}
     reply = live.post("/runs", json.dumps(body).encode())
     assert reply.status == 201
     assert reply.json["labels"] == {"team": ODD}
