@@ -129,7 +129,8 @@ async def _converse(calls: list[Call], around: Surroundings) -> list[float]:
     for call in calls:
         started = time.perf_counter()
         opening = Opening(resume=None if call.resume is None else sessions[call.resume])
-        async with ClaudeSDKClient(_without_ours(build_options(call.spec, around, opening))) as client:
+        options = _without_ours(build_options(call.spec, around, opening), around.config_dir)
+        async with ClaudeSDKClient(options) as client:
             await client.query(call.prompt)
             async for message in client.receive_response():
                 if isinstance(message, ResultMessage):
@@ -138,8 +139,10 @@ async def _converse(calls: list[Call], around: Surroundings) -> list[float]:
     return seconds
 
 
-def _without_ours(options: ClaudeAgentOptions) -> ClaudeAgentOptions:
+def _without_ours(options: ClaudeAgentOptions, config_dir: Path) -> ClaudeAgentOptions:
+    """Without a store the transcripts lie in ``config_dir``, so a session that goes on needs the very same one."""
     env = {name: value for name, value in options.env.items() if not name.startswith("FLOWER_")}
+    env["CLAUDE_CONFIG_DIR"] = str(config_dir)
     return replace(options, hooks=None, cli_path=None, session_store=None, env=env)
 
 
