@@ -68,6 +68,10 @@ def measure(*, quick: bool) -> Report:
         "tenth of the whole), plan the reading, check the token, count the request in the metrics. It serves "
         "on the thread of the sockets; the floor hands every request to a worker, which costs most with one connection "
         "and is shared with many.",
+        "Tried for it and kept: a socket loop that tells the kernel only what has changed, one environ for a request, "
+        "header lines of a connection taken apart once, pages and queries remembered, replies straight to the kernel, "
+        "log lines without looking up the thread and with the second formatted once. What is left with many "
+        "connections is parsing, checking and logging in Python, a little of each.",
     ]
     return report
 

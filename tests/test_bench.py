@@ -24,11 +24,18 @@ def results() -> list[dict[str, str]]:
     return [dict(zip(HEADER, row, strict=True)) for row in rows[2:]]
 
 
-def test_a_benchmark_runs_in_its_quick_form() -> None:
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("starting", "flower-client --version"),
+        pytest.param("flow", "starter flow, from task to verdict", marks=pytest.mark.e2e),
+    ],
+)
+def test_a_benchmark_runs_in_its_quick_form(name: str, row: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.run", "--quick", "starting"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "bench.run", "--quick", name], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert re.search(r"^flower-client --version .* ≤ 1\.1 ", done.stdout, re.MULTILINE)
+    assert re.search(rf"^{row}.* ≤ 1\.1 ", done.stdout, re.MULTILINE)
 
 
 def test_a_benchmark_that_does_not_exist_is_refused() -> None:
