@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 from flower_client.config import DEFAULT_URL, TIMEOUT_S
 from flower_client.errors import BadReply, ConfigError
+from flower_client.fields import Json, as_object
 from flower_client.files import Document, FileList, checked_path, fetch
-from flower_client.models import Ask, Json, Page, Run, RunList, Settled, as_object
+from flower_client.models import Ask, Page, Run, RunList, Settled
 from flower_client.oracle import OracleAnswer
 from flower_client.params import OnceParams, StartParams
 from flower_client.poll import Notice, Watch

@@ -13,7 +13,7 @@ from flower_client.advice import NOT_OURS, for_versions
 from flower_client.api import FlowerClient
 from flower_client.app import App, command, pass_app
 from flower_client.errors import BadReply, FlowerClientError, NotAllowed, Refused
-from flower_client.models import Json
+from flower_client.fields import Json
 from flower_client.safe_text import one_line
 from flower_client.transport import Reply, is_loopback
 

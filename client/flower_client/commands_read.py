@@ -10,7 +10,8 @@ import flower_client
 from flower_client.app import App, command, option, pass_app
 from flower_client.complete import run_id
 from flower_client.exits import Exit
-from flower_client.models import Json, Run
+from flower_client.fields import Json
+from flower_client.models import Run
 from flower_client.pipes import leave_when_unread
 from flower_client.render import duration, table
 from flower_client.safe_text import json_line, one_line

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from flower_client.errors import BadReply, ConfigError, Unreachable
-from flower_client.models import Json, as_object
+from flower_client.fields import Json, as_object, text_of
 from flower_client.retrying import may_succeed_later, pause_after
 from flower_client.transport import Transport, is_json, json_of
 
@@ -27,8 +27,7 @@ class Document:
     def from_json(cls, data: Any) -> Document:
         """Raises BadReply when it has no name."""
         data = as_object(data, "a document")
-        name = _name(data)
-        return cls(name, str(data.get("title", "")), _size(data) or 0, str(data.get("modified", "")), data)
+        return cls(_name(data), text_of(data, "title"), _size(data) or 0, text_of(data, "modified"), data)
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class FileEntry:
     def from_json(cls, data: Any) -> FileEntry:
         """Raises BadReply when it has no name."""
         data = as_object(data, "a file")
-        return cls(_name(data), str(data.get("type", "other")), _size(data), str(data.get("modified", "")), data)
+        return cls(_name(data), text_of(data, "type") or "other", _size(data), text_of(data, "modified"), data)
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class FileList:
         if not isinstance(data.get("entries"), list):
             raise BadReply("a directory without a list of entries")
         entries = tuple(FileEntry.from_json(entry) for entry in data["entries"])
-        return cls(entries, str(data.get("next_cursor") or ""), data)
+        return cls(entries, text_of(data, "next_cursor"), data)
 
 
 def fetch(transport: Transport, path: str, out: BinaryIO) -> FileList | None:
@@ -126,8 +125,8 @@ def checked_path(path: str) -> str:
 
 
 def _name(data: Json) -> str:
-    name = data.get("name")
-    if not isinstance(name, str) or not name:
+    name = text_of(data, "name")
+    if not name:
         raise BadReply("something without a name")
     return name
 

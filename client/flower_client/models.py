@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flower_client.errors import BadReply
-
-Json = dict[str, Any]
+from flower_client.fields import Json, as_count, as_object, integer_of, number_of, object_of, text_of
 
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -35,11 +34,11 @@ class Event:
         data = as_object(data, "an event")
         return cls(
             seq=as_count(data, "seq"),
-            kind=_text(data, "kind"),
-            text=_text(data, "text"),
-            tool=_text(data, "tool"),
-            at=_text(data, "at"),
-            payload=_object(data, "payload"),
+            kind=text_of(data, "kind"),
+            text=text_of(data, "text"),
+            tool=text_of(data, "tool"),
+            at=text_of(data, "at"),
+            payload=object_of(data, "payload"),
             raw=data,
         )
 
@@ -77,9 +76,9 @@ class Page:
             raise BadReply("a page of events without a list of events")
         gap = data.get("gap")
         return cls(
-            run=_text(data, "run"),
-            epoch=_text(data, "epoch"),
-            state=_text(data, "state"),
+            run=text_of(data, "run"),
+            epoch=text_of(data, "epoch"),
+            state=text_of(data, "state"),
             after=as_count(data, "after"),
             events=tuple(Event.from_json(event) for event in events),
             next_after=as_count(data, "next_after"),
@@ -87,7 +86,7 @@ class Page:
             pending=as_count(data, "pending"),
             final=data.get("final") is True,
             gap=Gap(as_count(gap, "from"), as_count(gap, "to")) if isinstance(gap, dict) else None,
-            retry_after_ms=int(min(max(_number(data, "retry_after_ms"), 0), 1e9)),
+            retry_after_ms=int(min(max(number_of(data, "retry_after_ms"), 0), 1e9)),
         )
 
 
@@ -149,33 +148,33 @@ class Run:
     def from_json(cls, data: Any) -> Run:
         """Raises BadReply when it has no id or no state."""
         data = as_object(data, "a run")
-        if not _text(data, "id") or not _text(data, "state"):
+        if not text_of(data, "id") or not text_of(data, "state"):
             raise BadReply("a run without an id or a state")
-        step = _object(data, "step")
+        step = object_of(data, "step")
         return cls(
-            id=_text(data, "id"),
-            state=_text(data, "state"),
-            flow=_text(data, "flow"),
-            task=_text(data, "task"),
-            workspace=_text(data, "workspace"),
-            labels={str(key): str(value) for key, value in _object(data, "labels").items()},
-            created_at=_text(data, "created_at"),
-            started_at=_text(data, "started_at"),
-            ended_at=_text(data, "ended_at"),
+            id=text_of(data, "id"),
+            state=text_of(data, "state"),
+            flow=text_of(data, "flow"),
+            task=text_of(data, "task"),
+            workspace=text_of(data, "workspace"),
+            labels={str(key): str(value) for key, value in object_of(data, "labels").items()},
+            created_at=text_of(data, "created_at"),
+            started_at=text_of(data, "started_at"),
+            ended_at=text_of(data, "ended_at"),
             step=Progress(
-                _text(step, "name"), _integer(step, "index"), _integer(step, "total"), _integer(step, "round")
+                text_of(step, "name"), integer_of(step, "index"), integer_of(step, "total"), integer_of(step, "round")
             ),
-            asks_waiting=_integer(data, "asks_waiting"),
-            result=_text(data, "result"),
+            asks_waiting=integer_of(data, "asks_waiting"),
+            result=text_of(data, "result"),
             verdict=_verdict(data.get("verdict")),
-            cost_usd=_number(data, "cost_usd"),
-            num_turns=_integer(data, "num_turns"),
-            context=_integer(data, "context"),
-            failed_at=_text(data, "failed_at"),
-            aborted=_text(data, "aborted"),
-            error=_text(data, "error"),
-            last_seq=_integer(data, "last_seq"),
-            epoch=_text(data, "epoch"),
+            cost_usd=number_of(data, "cost_usd"),
+            num_turns=integer_of(data, "num_turns"),
+            context=integer_of(data, "context"),
+            failed_at=text_of(data, "failed_at"),
+            aborted=text_of(data, "aborted"),
+            error=text_of(data, "error"),
+            last_seq=integer_of(data, "last_seq"),
+            epoch=text_of(data, "epoch"),
             raw=data,
         )
 
@@ -205,20 +204,20 @@ class Ask:
     def from_json(cls, data: Any) -> Ask:
         """Raises BadReply when it has no id."""
         data = as_object(data, "a question")
-        if not _text(data, "id"):
+        if not text_of(data, "id"):
             raise BadReply("a question without an id")
         options = data.get("options")
         return cls(
-            id=_text(data, "id"),
-            question=_text(data, "question"),
+            id=text_of(data, "id"),
+            question=text_of(data, "question"),
             options=tuple(str(option) for option in options) if isinstance(options, list) else (),
-            state=_text(data, "state") or "asked",
-            answer=_text(data, "answer"),
-            answered_by=_text(data, "answered_by"),
-            asked_at=_text(data, "asked_at"),
-            expires_at=_text(data, "expires_at"),
-            waited_s=_number(data, "waited_s"),
-            remaining=_integer(data, "remaining", -1),
+            state=text_of(data, "state") or "asked",
+            answer=text_of(data, "answer"),
+            answered_by=text_of(data, "answered_by"),
+            asked_at=text_of(data, "asked_at"),
+            expires_at=text_of(data, "expires_at"),
+            waited_s=number_of(data, "waited_s"),
+            remaining=integer_of(data, "remaining", -1),
             raw=data,
         )
 
@@ -226,7 +225,7 @@ class Ask:
     def from_event(cls, event: Event) -> Ask | None:
         """The question an event of kind ``ask`` tells of, asked or settled; None for mail and everything else."""
         payload = event.payload
-        if event.kind != "ask" or "kind" in payload or not _text(payload, "id"):
+        if event.kind != "ask" or "kind" in payload or not text_of(payload, "id"):
             return None
         return cls.from_json({"question": event.text, **payload})
 
@@ -249,47 +248,9 @@ class RunList:
     raw: Json = field(default_factory=dict, repr=False, compare=False)
 
 
-def as_object(data: Any, what: str) -> Json:
-    """``data`` when it is a JSON object. Raises BadReply, naming ``what`` was expected."""
-    if not isinstance(data, dict):
-        raise BadReply(f"expected {what}, got {type(data).__name__}")
-    return data
-
-
-def as_count(data: Mapping[str, Any], key: str) -> int:
-    """A whole number from 0 up to 2^53-1. Raises BadReply when it is anything else, a bool included."""
-    value = data.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**53:
-        raise BadReply(f"{key} is not a whole number")
-    return value
-
-
-def _text(data: Mapping[str, Any], key: str) -> str:
-    value = data.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _object(data: Mapping[str, Any], key: str) -> Json:
-    value = data.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _number(data: Mapping[str, Any], key: str) -> float:
-    value = data.get(key)
-    try:
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
-    except OverflowError:
-        return 0.0
-
-
-def _integer(data: Mapping[str, Any], key: str, default: int = 0) -> int:
-    value = data.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
 def _verdict(data: Any) -> Verdict | None:
     if not isinstance(data, dict) or not data:
         return None
     failed = data.get("failed")
     checks = tuple(str(check) for check in failed) if isinstance(failed, list) else ()
-    return Verdict(_text(data, "state"), _text(data, "reason"), checks)
+    return Verdict(text_of(data, "state"), text_of(data, "reason"), checks)

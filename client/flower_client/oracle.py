@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flower_client.errors import BadReply
-from flower_client.models import Json, as_object
+from flower_client.fields import Json, as_object, number_of, text_of
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,7 @@ class OracleAnswer:
     def from_json(cls, data: Any) -> OracleAnswer:
         """Raises BadReply when it has no id, or no state: nobody would know when to stop asking."""
         data = as_object(data, "an answer")
-        texts = {name: data.get(name) for name in ("id", "question", "state", "answer", "error")}
-        known = {name: value for name, value in texts.items() if isinstance(value, str)}
-        if not known.get("id") or not known.get("state"):
+        if not text_of(data, "id") or not text_of(data, "state"):
             raise BadReply("an answer without an id or a state")
-        cost = data.get("cost_usd")
-        return cls(**known, cost_usd=float(cost) if isinstance(cost, (int, float)) else 0.0, raw=data)
+        texts = {name: text_of(data, name) for name in ("id", "question", "state", "answer", "error")}
+        return cls(**texts, cost_usd=number_of(data, "cost_usd"), raw=data)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from flower_client import BadReply, FlowerClient, Refused
+from flower_client import BadReply, FlowerClient, OracleAnswer, Refused
 from flower_client.asking import ask_and_wait
 from flower_client.cli import main
 from flower_client.exits import Exit
@@ -105,3 +105,8 @@ def test_a_question_nobody_asked_and_an_answer_that_cannot_be_read(
     server.faults.append(edited(lambda data: data.pop("state")))
     with pytest.raises(BadReply):
         client.oracle("r1", "Well?")
+
+
+@pytest.mark.parametrize("cost", [10**400, True, "1", None])
+def test_a_cost_that_no_figure_can_hold_is_none(cost: object) -> None:
+    assert OracleAnswer.from_json({"id": "o1", "state": "answered", "cost_usd": cost}).cost_usd == 0.0
