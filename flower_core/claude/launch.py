@@ -1,6 +1,6 @@
 """The program the SDK starts in place of the agent program: it cleans the environment and ties two lives together.
 
-Run as ``python -I launch.py AGENT-PROGRAM ARGUMENT…``. It keeps only the variables named in ``FLOWER_KEEP_ENV``
+Run as ``python -I -S launch.py AGENT-PROGRAM ARGUMENT…``. It keeps only the variables named in ``FLOWER_KEEP_ENV``
 (comma separated) and then becomes the agent program. Should the parent die, which is the process that
 ``FLOWER_PARENT_PID`` names, the agent program gets SIGINT, on which it ends cleanly; without that it finishes its
 whole turn alone (measured: 23 more requests after the parent was killed). Linux has a kernel call for it; elsewhere

@@ -27,7 +27,7 @@ PARENT = "import subprocess, sys, time; print(subprocess.Popen(sys.argv[1:]).pid
 
 
 def launched(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    program = [sys.executable, "-I", launch.__file__, *command]
+    program = [sys.executable, "-I", "-S", launch.__file__, *command]
     return subprocess.run(program, env=environ, capture_output=True, text=True, check=False, timeout=30)
 
 

@@ -16,7 +16,7 @@ UID, GID = 65534, 0x70000007
 
 
 def test_it_gives_up_root_with_all_its_groups_for_good(tmp_path: Path) -> None:
-    command = [sys.executable, "-I", launch.__file__, "/bin/cat", "/proc/self/status"]
+    command = [sys.executable, "-I", "-S", launch.__file__, "/bin/cat", "/proc/self/status"]
     environ = {"FLOWER_RUN_AS": f"{UID}:{GID}", "CLAUDE_CONFIG_DIR": str(tmp_path)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=30)
     rows = {name: value.split() for name, _, value in (line.partition(":") for line in done.stdout.splitlines())}
