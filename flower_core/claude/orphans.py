@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from flower_core.claude.environment import MARK
-from flower_core.claude.processes import all_processes, parent_of
+from flower_core.claude.processes import ProcessHandle, all_processes, parent_of
 
 #: Seconds between asking and forcing, and for all of it. The agent program takes 0.2 s to stop itself and its command.
 _ASK_S, _ALL_S = 2.0, 4.0
@@ -51,22 +51,16 @@ def stop_marked(mark: str, *, ask_s: float = _ASK_S, all_s: float = _ALL_S) -> i
 
 def _stop(process: int, mark: str, asked: set[int], *, force: bool) -> bool:
     """Send the signal that is due if ``process`` carries ``mark``; whether it does."""
-    try:
-        # It holds on to this very process: no signal can reach another one that has got its id since.
-        handle = os.pidfd_open(process)
-    except OSError:  # it has gone
-        return False
-    try:
-        variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    with ProcessHandle(process) as handle:
+        try:
+            variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+        except OSError:  # it has gone, or is another user's
+            return False
         if f"{MARK}={mark}".encode() not in variables:
             return False
         if force or process not in asked:
-            signal.pidfd_send_signal(handle, signal.SIGKILL if force else signal.SIGTERM)
-    except OSError:  # gone meanwhile, or another user's
-        return False
-    finally:
-        os.close(handle)
-    return True
+            return handle.send(signal.SIGKILL if force else signal.SIGTERM)
+        return True
 
 
 def _line_of(process: int) -> set[int]:

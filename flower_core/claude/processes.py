@@ -19,9 +19,8 @@ async def end_process(process: int) -> None:
     """
     with contextlib.ExitStack() as handles:
         # A command is a session of its own, so neither signal nor process group reaches it once its parent has gone.
-        family = [_Handle(member) for member in (process, *descendants_of(process))]
-        for member in family:
-            handles.callback(member.close)
+        members = (process, *descendants_of(process))
+        family = [handles.enter_context(ProcessHandle(member)) for member in members]
         family[0].send(signal.SIGTERM)
         await asyncio.sleep(_ASK_S)
         for member in family:
@@ -51,8 +50,8 @@ def descendants_of(process: int) -> list[int]:
     return found
 
 
-class _Handle:
-    """Holds on to one process, so that no signal can reach another one that has got its id since."""
+class ProcessHandle:
+    """Holds on to one process, so that no signal can reach another one that has got its id since. A context manager."""
 
     def __init__(self, process: int) -> None:
         self._process = process
@@ -61,15 +60,22 @@ class _Handle:
             with contextlib.suppress(OSError):  # it has gone
                 self._fd = os.pidfd_open(process)
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens where the process has gone."""
-        with contextlib.suppress(OSError):
-            if self._fd >= 0:
-                signal.pidfd_send_signal(self._fd, number)
-            elif not hasattr(os, "pidfd_open"):
-                os.kill(self._process, number)
+    def __enter__(self) -> ProcessHandle:
+        return self
 
-    def close(self) -> None:
-        """Let go of the process."""
+    def __exit__(self, *_exc: object) -> None:
         if self._fd >= 0:
             os.close(self._fd)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal; False when the process has gone, or is another user's."""
+        try:
+            if self._fd >= 0:
+                signal.pidfd_send_signal(self._fd, number)
+            elif hasattr(os, "pidfd_open"):
+                return False
+            else:
+                os.kill(self._process, number)
+        except OSError:
+            return False
+        return True
