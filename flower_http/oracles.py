@@ -16,7 +16,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,7 +70,7 @@ class _Asking:
     question: OracleQuestion | None = None
     task: asyncio.Task[None] | None = None
     done: concurrent.futures.Future[None] | None = None
-    stopped: bool = field(default=False)
+    stopped: bool = False
 
     def stop(self) -> None:
         """On the loop: give up. Before the task has begun it will see for itself."""
