@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,6 @@ import pytest
 from flower_http.event_log import EventLog
 from flower_http.log_book import LogBook
 from tests.http.event_tools import finish, new_run, open_book, page
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal.db"
-
-
-@pytest.fixture
-def book(path: Path) -> Iterator[LogBook]:
-    with open_book(path) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -92,27 +80,27 @@ def test_an_outcome_that_is_told_twice_leaves_the_question_in_its_place(log: Eve
     assert log.view.asks_waiting == 0
 
 
-def test_questions_left_over_at_the_end_are_known_as_declined_after_a_restart(path: Path) -> None:
-    with open_book(path) as book:
+def test_questions_left_over_at_the_end_are_known_as_declined_after_a_restart(journal_path: Path) -> None:
+    with open_book(journal_path) as book:
         made = new_run(book)
         ask(made, 1)
         finish(made)
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         again = book.get("r1")
         assert again is not None
         assert [(one.id, one.state) for one in again.conversation.asks()] == [("q1", "declined")]
         assert again.view.asks == ()
 
 
-def test_a_question_settled_at_once_does_not_wait_after_a_restart(path: Path) -> None:
-    with open_book(path, linger_s=0.05) as book:
+def test_a_question_settled_at_once_does_not_wait_after_a_restart(journal_path: Path) -> None:
+    with open_book(journal_path, linger_s=0.05) as book:
         made = new_run(book)
         made.append("text", "these three are kept together")
         ask(made, 1)
         ask(made, 1, "answered", answer="a")
         made.append("text", "and so on").result(5)
         view = made.view
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         again = book.get("r1")
         assert again is not None
         assert again.view == view
@@ -120,7 +108,7 @@ def test_a_question_settled_at_once_does_not_wait_after_a_restart(path: Path) ->
         assert [one.answer for one in again.conversation.asks()] == ["a"]
 
 
-def test_what_is_carried_along_and_written_does_not_grow_with_the_questions(log: EventLog, path: Path) -> None:
+def test_what_is_carried_along_and_written_does_not_grow_with_the_questions(log: EventLog, journal_path: Path) -> None:
     sizes = []
     for number in range(1, 601):
         ask(log, number)
@@ -129,7 +117,7 @@ def test_what_is_carried_along_and_written_does_not_grow_with_the_questions(log:
         mail(log, number, "delivered")
         if number in (300, 600):
             assert log.wait_flushed(20)
-            with closing(sqlite3.connect(path)) as reader:
+            with closing(sqlite3.connect(journal_path)) as reader:
                 sizes.append(reader.execute("SELECT length(view) FROM runs").fetchone()[0])
     assert abs(sizes[0] - sizes[1]) < 50
     assert (log.view.asks, log.view.mail) == ((), ())

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
@@ -19,18 +18,6 @@ from flower_http.journal import JournalUnavailable
 from flower_http.log_book import LogBook
 from tests.http.event_tools import disk_refusing, finish, new_run, open_book, page, say, strictly
 from tests.support import eventually
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal.db"
-
-
-@pytest.fixture
-def book(path: Path) -> Iterator[LogBook]:
-    with open_book(path) as opened:
-        yield opened
-
 
 # ---- what an event is
 
@@ -177,8 +164,8 @@ def test_a_client_proves_by_counting_that_it_lost_nothing(book: LogBook) -> None
 # ---- shown means kept
 
 
-def test_an_event_is_visible_only_once_it_is_kept(book: LogBook, log: EventLog, path: Path) -> None:
-    with disk_refusing(path):
+def test_an_event_is_visible_only_once_it_is_kept(book: LogBook, log: EventLog, journal_path: Path) -> None:
+    with disk_refusing(journal_path):
         future = log.append("system", "run.started")
         eventually(lambda: book.journal.failing_since)
         assert page(log)["last_seq"] == 1
@@ -196,10 +183,10 @@ def test_when_an_event_is_done_readers_see_it(log: EventLog) -> None:
         assert page(log, number - 1)["events"][0]["seq"] == number
 
 
-def test_the_buffer_for_a_failing_disk_refuses_and_leaves_no_hole(path: Path) -> None:
-    with open_book(path, buffer_bytes=10_000) as book:
+def test_the_buffer_for_a_failing_disk_refuses_and_leaves_no_hole(journal_path: Path) -> None:
+    with open_book(journal_path, buffer_bytes=10_000) as book:
         log = new_run(book)
-        with disk_refusing(path):
+        with disk_refusing(journal_path):
             taken = 0
             with suppress(JournalUnavailable):
                 while taken < 100:
@@ -279,17 +266,17 @@ def test_view_and_events_never_disagree(log: EventLog) -> None:
 ANSWER = {"id": "q1", "state": "answered", "answer": "yes", "answered_by": "bot"}
 
 
-def test_an_answer_survives_a_restart(path: Path) -> None:
-    with open_book(path) as book:
+def test_an_answer_survives_a_restart(journal_path: Path) -> None:
+    with open_book(journal_path) as book:
         new_run(book).conversation.settle_answer(ANSWER)
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         log = book.get("r1")
         assert log is not None
         assert log.conversation.answers() == {"q1": ANSWER}
 
 
-def test_an_answer_that_could_not_be_kept_is_never_applied_later(log: EventLog, path: Path) -> None:
-    with disk_refusing(path), pytest.raises(JournalUnavailable):
+def test_an_answer_that_could_not_be_kept_is_never_applied_later(log: EventLog, journal_path: Path) -> None:
+    with disk_refusing(journal_path), pytest.raises(JournalUnavailable):
         log.conversation.settle_answer(ANSWER, timeout=0.3)
     say(log, "the disk is well again")
     assert log.conversation.answers() == {}
@@ -305,9 +292,9 @@ def test_answers_belong_to_their_run(book: LogBook, log: EventLog) -> None:
 # ---- waiting readers
 
 
-def test_a_waiter_is_woken_once_when_something_newer_is_kept(book: LogBook, log: EventLog, path: Path) -> None:
+def test_a_waiter_is_woken_once_when_something_newer_is_kept(book: LogBook, log: EventLog, journal_path: Path) -> None:
     woken: list[int] = []
-    with disk_refusing(path):
+    with disk_refusing(journal_path):
         assert log.add_waiter(1, lambda: woken.append(log.last_seq)) is not None
         log.append("text", "a")
         eventually(lambda: book.journal.failing_since)
@@ -375,15 +362,15 @@ def test_a_gap_may_be_skipped_and_counting_still_proves_the_rest(log: EventLog) 
     assert page(log, 5, skip_gap=True)["gap"] is None
 
 
-def test_dropping_keeps_the_last_event_and_the_view(path: Path) -> None:
-    with open_book(path) as book:
+def test_dropping_keeps_the_last_event_and_the_view(journal_path: Path) -> None:
+    with open_book(journal_path) as book:
         log = new_run(book)
         log.append("system", "run.started")
         say(log, *"abc")
         log.drop_before(10_000).result(5)
         assert log.first_seq == log.last_seq == 5
         view = log.view
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         again = book.get("r1")
         assert again is not None
         assert again.view == view

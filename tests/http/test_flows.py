@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,18 +14,10 @@ from flower_http.flows import FlowContext, Flows, Links, OnceFlow
 from flower_http.kit import Kit
 from flower_http.places import Places
 from flower_http.schemas import StartParams
-from tests.http.gated_flow import SCENES, SOLO, Gated
+from tests.http.gated_flow import SOLO, Gated
 from tests.http.run_world import FLOWS, RunWorld, refused
 from tests.repositories import repository
 from tests.support import eventually
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    made = RunWorld(tmp_path)
-    yield made
-    made.shut_down()
 
 
 def context(tmp_path: Path, **asked: object) -> FlowContext:

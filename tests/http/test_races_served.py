@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,19 +13,10 @@ import requests
 from flower_http.server import Server
 from flower_http.settings import Settings
 from flower_http.tokens import add_token
-from tests.http.gated_flow import SCENES
 from tests.http.run_world import RunWorld
 from tests.http.served_world import served
 
 CROWD = 8
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    world = RunWorld(tmp_path)
-    yield world
-    world.shut_down()
 
 
 @pytest.fixture

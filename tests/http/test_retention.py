@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,13 @@ from flower_http.event_log import EventLog
 from flower_http.journal import JournalUnavailable
 from flower_http.retention import Retention
 from tests.http.event_tools import Wire, disk_refusing, finish, new_run, open_book, page, say, serving, strictly
-from tests.http.gated_flow import SCENES
 from tests.http.run_world import RunWorld, refused
 from tests.support import eventually
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "journal.db"
-
-
-def kept(path: Path) -> list[int]:
+def kept(journal_path: Path) -> list[int]:
     """The numbers of the events in the journal."""
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(journal_path)
     found = [seq for (seq,) in connection.execute("SELECT seq FROM events ORDER BY run, seq")]
     connection.close()
     return found
@@ -42,14 +35,14 @@ def talk(log: EventLog, count: int) -> None:
 # ---- events of a run that writes
 
 
-def test_by_default_nothing_is_dropped(path: Path) -> None:
-    with open_book(path, ring=5) as book:
+def test_by_default_nothing_is_dropped(journal_path: Path) -> None:
+    with open_book(journal_path, ring=5) as book:
         talk(new_run(book), 300)
-    assert kept(path) == list(range(1, 302))
+    assert kept(journal_path) == list(range(1, 302))
 
 
-def test_a_run_keeps_its_newest_events_and_readers_behind_are_told_the_exact_loss(path: Path) -> None:
-    with open_book(path, ring=5, keep_events=40) as book:
+def test_a_run_keeps_its_newest_events_and_readers_behind_are_told_the_exact_loss(journal_path: Path) -> None:
+    with open_book(journal_path, ring=5, keep_events=40) as book:
         log = new_run(book)
         for number in range(100):
             say(log, f"{number}")
@@ -64,11 +57,11 @@ def test_a_run_keeps_its_newest_events_and_readers_behind_are_told_the_exact_los
         skipped = page(log, 10, 1000, skip_gap=True)
         assert skipped["gap"] == {"from": 11, "to": first - 1}
         assert [event["seq"] for event in skipped["events"]] == list(range(first, 102))
-        eventually(lambda: kept(path) == list(range(first, 102)))
+        eventually(lambda: kept(journal_path) == list(range(first, 102)))
 
 
-def test_what_the_run_is_does_not_go_with_its_events(path: Path) -> None:
-    with open_book(path, ring=5, keep_events=1) as book:
+def test_what_the_run_is_does_not_go_with_its_events(journal_path: Path) -> None:
+    with open_book(journal_path, ring=5, keep_events=1) as book:
         log = new_run(book, labels={"team": "bread"}, params={"flow": "starter"})
         log.append("system", "run.started")
         log.append("step", "Bake", payload={"index": 2, "total": 3})
@@ -78,7 +71,7 @@ def test_what_the_run_is_does_not_go_with_its_events(path: Path) -> None:
         talk(log, 200)
         view = log.view
         assert log.first_seq >= log.last_seq - 1
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         again = book.get("r1")
         assert again is not None
         assert again.view == view
@@ -112,8 +105,8 @@ def follow(fetch: Any) -> tuple[int, int]:
             return read, lost
 
 
-def test_readers_of_a_run_that_talks_a_lot_can_count_while_its_events_are_dropped(path: Path) -> None:
-    with open_book(path, ring=3, keep_events=30, linger_s=0) as book:
+def test_readers_of_a_run_that_talks_a_lot_can_count_while_its_events_are_dropped(journal_path: Path) -> None:
+    with open_book(journal_path, ring=3, keep_events=30, linger_s=0) as book:
         log = new_run(book)
         talk(log, 100)  # most of which is gone before the first reader comes
         found: list[tuple[int, int]] = []
@@ -134,8 +127,8 @@ def test_readers_of_a_run_that_talks_a_lot_can_count_while_its_events_are_droppe
         assert min(lost for _, lost in found) > 0
 
 
-def test_parked_readers_of_a_run_whose_events_are_dropped_miss_nothing_unsaid(path: Path) -> None:
-    with open_book(path, ring=3, keep_events=2) as book, serving(book, threads=2) as server:
+def test_parked_readers_of_a_run_whose_events_are_dropped_miss_nothing_unsaid(journal_path: Path) -> None:
+    with open_book(journal_path, ring=3, keep_events=2) as book, serving(book, threads=2) as server:
         log = new_run(book)
         found: list[tuple[int, int]] = []
 
@@ -159,9 +152,9 @@ def test_parked_readers_of_a_run_whose_events_are_dropped_miss_nothing_unsaid(pa
 # ---- dropping much
 
 
-def test_others_write_while_much_is_dropped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_write_while_much_is_dropped(journal_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "SLICE", 100)
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         log, other = new_run(book), new_run(book, "r2")
         talk(log, 1000)
         order: list[str] = []
@@ -171,50 +164,42 @@ def test_others_write_while_much_is_dropped(path: Path, monkeypatch: pytest.Monk
         dropped.result(10)
         assert order == ["said", "dropped"]
         assert log.first_seq == 1000
-    assert kept(path)[:2] == [1000, 1001]
+    assert kept(journal_path)[:2] == [1000, 1001]
 
 
-def test_a_drop_that_a_restart_cut_short_is_made_good(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drop_that_a_restart_cut_short_is_made_good(journal_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "SLICE", 10)
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         log = new_run(book)
         talk(log, 1000)
         log.drop_before(1000)
-    first = kept(path)[0]
+    first = kept(journal_path)[0]
     assert 10 < first < 1000
-    with open_book(path, keep_events=100) as book:
+    with open_book(journal_path, keep_events=100) as book:
         again = book.get("r1")
         assert again is not None
         assert again.first_seq == first
         assert page(again, first - 1, 1)["events"][0]["seq"] == first
         say(again, "more")
-        eventually(lambda: kept(path) == list(range(again.last_seq - 99, again.last_seq + 1)))
+        eventually(lambda: kept(journal_path) == list(range(again.last_seq - 99, again.last_seq + 1)))
 
 
-def test_a_run_that_could_not_be_deleted_can_be_deleted_again(path: Path) -> None:
-    with open_book(path) as book:
+def test_a_run_that_could_not_be_deleted_can_be_deleted_again(journal_path: Path) -> None:
+    with open_book(journal_path) as book:
         log = new_run(book)
         talk(log, 10)
         finish(log)
-        with disk_refusing(path), pytest.raises(JournalUnavailable):
+        with disk_refusing(journal_path), pytest.raises(JournalUnavailable):
             book.delete("r1", timeout=0.2)
         assert book.delete("r1")
         assert book.get("r1") is None
         with pytest.raises(Problem) as caught:  # also of what is still in memory
             log.page(log.last_seq - 1)
         assert caught.value.status == 404
-    assert kept(path) == []
+    assert kept(journal_path) == []
 
 
 # ---- runs that ended long ago
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    made = RunWorld(tmp_path)
-    yield made
-    made.shut_down()
 
 
 def test_runs_that_ended_long_ago_are_deleted_and_others_stay(world: RunWorld) -> None:
@@ -238,10 +223,10 @@ def test_runs_that_ended_long_ago_are_deleted_and_others_stay(world: RunWorld) -
 
 @pytest.mark.parametrize("error", [Problem(503, "not-ready", "its directory is in use"), ValueError("damaged")])
 def test_what_cannot_be_deleted_does_not_keep_the_rest(
-    path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    journal_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(retention, "AT_ONCE", 1)
-    with open_book(path) as book:
+    with open_book(journal_path) as book:
         for number in range(4):
             finish(new_run(book, f"r{number}"))
         refused_by_now: list[str] = []
@@ -263,8 +248,8 @@ def test_what_cannot_be_deleted_does_not_keep_the_rest(
         assert sorted(refused_by_now) == ["r0", "r0", "r1", "r1"]
 
 
-def test_a_disk_that_refuses_is_not_asked_to_let_go_of_every_run(path: Path) -> None:
-    with open_book(path) as book:
+def test_a_disk_that_refuses_is_not_asked_to_let_go_of_every_run(journal_path: Path) -> None:
+    with open_book(journal_path) as book:
         for number in range(3):
             finish(new_run(book, f"r{number}"))
         tried: list[str] = []
@@ -278,7 +263,7 @@ def test_a_disk_that_refuses_is_not_asked_to_let_go_of_every_run(path: Path) -> 
                 failed.append(run_id)
                 raise
 
-        with disk_refusing(path):
+        with disk_refusing(journal_path):
             refused_all = Retention(book, delete, -0.001)
             refused_all.start()
             eventually(lambda: failed, 20)

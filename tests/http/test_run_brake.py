@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.http.gated_flow import SCENES, scene
@@ -12,16 +9,6 @@ from tests.http.run_world import RunWorld
 from tests.support import eventually
 
 STUCK = "interrupted 3 times in a row without a sign of its agent; resume it to try again"
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    made = RunWorld(tmp_path)
-    yield made
-    for here in SCENES.values():
-        here.may_stop.set()
-    made.shut_down()
 
 
 def restarted(world: RunWorld, run_id: str, state: str, *, starts: int = 0) -> None:

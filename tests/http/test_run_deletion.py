@@ -20,7 +20,6 @@ from flower_http.flows import Flows
 from flower_http.places import Places
 from flower_http.projection import RunView
 from flower_http.server import Server
-from tests.http.gated_flow import SCENES
 from tests.http.run_world import FLOWS, RunWorld, refused
 from tests.http.served_world import served
 from tests.http.test_run_documents import NOTED
@@ -30,11 +29,8 @@ GETS = ("", "/events", "/asks", "/inbox", "/steps", "/documents", "/documents/br
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    world = RunWorld(tmp_path, flows=Flows({**FLOWS, **NOTED}))
-    yield world
-    world.shut_down()
+def flows() -> Flows:
+    return Flows({**FLOWS, **NOTED})
 
 
 @pytest.fixture

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from flower_http.documents import MOST_BYTES, Document
 from flower_http.flows import Flows
-from tests.http.gated_flow import SCENES
 from tests.http.run_world import FLOWS, RunWorld
 
 NOTED = {"noted": "tests.http.noted_flow:make", "elsewhere": "tests.http.noted_flow:make_elsewhere"}
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    world = RunWorld(tmp_path, flows=Flows({**FLOWS, **NOTED}))
-    yield world
-    world.shut_down()
+def flows() -> Flows:
+    return Flows({**FLOWS, **NOTED})
 
 
 def notes_of(world: RunWorld, workspace: str) -> Path:

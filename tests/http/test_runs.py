@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,16 +18,6 @@ from tests.http.run_world import RunWorld, refused
 from tests.support import eventually
 
 GOING_ON = ["run.interrupted", "run.resumed", "run.started"]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    made = RunWorld(tmp_path)
-    yield made
-    for here in SCENES.values():
-        here.may_stop.set()
-    made.shut_down()
 
 
 def test_a_run_goes_from_created_to_finished_and_says_so_in_order(world: RunWorld) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,6 @@ from tests.http.event_tools import disk_refusing
 from tests.http.gated_flow import SCENES, Scene, scene
 from tests.http.run_world import RunWorld, refused
 from tests.support import eventually
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[RunWorld]:
-    SCENES.clear()
-    made = RunWorld(tmp_path)
-    yield made
-    made.shut_down()
 
 
 def asking(world: RunWorld, workspace: str = "a", **more: object) -> tuple[str, Scene]:
