@@ -88,8 +88,12 @@ def sse(kind: str, **data: Any) -> bytes:
 
 
 def opening(whole: Mapping[str, Any]) -> bytes:
-    """The event a stream of ``whole`` starts with. Output tokens are a placeholder here, as in the real API."""
-    usage = {**whole["usage"], "output_tokens": 1}
+    """The event a stream of ``whole`` starts with.
+
+    Output tokens are a placeholder here, as in the real API: 1, or 0 when the whole has none. The agent program pays
+    for it when the stream gets no further.
+    """
+    usage = {**whole["usage"], "output_tokens": min(1, whole["usage"]["output_tokens"])}
     return sse("message_start", message={**whole, "content": [], "stop_reason": None, "usage": usage})
 
 

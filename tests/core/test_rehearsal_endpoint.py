@@ -93,6 +93,14 @@ def test_a_streamed_reply_adds_up_to_the_same_message() -> None:
     assert sum("text" in delta for delta in deltas) > 1
 
 
+@pytest.mark.parametrize(("whole", "opening"), [(0, 0), (1, 1), (500, 1)])
+def test_the_opening_of_a_stream_names_one_output_token_where_there_are_any(whole: int, opening: int) -> None:
+    with RehearsalServer(play({"text": "hi", "usage": {"output_tokens": whole}})) as server:
+        events = stream(server, USER)
+    assert events[0]["message"]["usage"]["output_tokens"] == opening
+    assert events[-2]["usage"]["output_tokens"] == whole
+
+
 def test_words_that_are_no_unicode_text_are_played_all_the_same() -> None:
     with RehearsalServer(play({"text": "half of a pair: \ud83d"}), pace=0) as server:
         said = {"role": "user", "content": "x"}
