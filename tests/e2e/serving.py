@@ -24,7 +24,11 @@ SERVER = Path(sys.executable).parent / "flower-server"
 PATIENCE_S = 60.0
 #: What the coder runs in the shipped play, and the same after a test has let it go on.
 _RUN_IT = "python3 greet.py && cat greeting.txt"
-_WAIT_AND_RUN_IT = "touch begun; until [ -e go ]; do python3 -c 'import time; time.sleep(0.05)'; done; " + _RUN_IT
+#: A command that makes the file ``begun`` and waits for ``go``: one process that stays the same until then.
+WAIT = """python3 -c 'import os, time
+open("begun", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.05)'"""
 
 
 def clean_environ(home: Path, **more: str) -> dict[str, str]:
@@ -40,7 +44,7 @@ def quick_play(folder: Path, *, gated: bool = False) -> Path:
     text = re.sub(r"(?m)^(delay|gap) = .*$", r"\1 = 0", (PLAYS_DIR / "starter.toml").read_text(encoding="utf-8"))
     if gated:
         assert f'command = "{_RUN_IT}"' in text
-        text = text.replace(f'command = "{_RUN_IT}"', f'command = "{_WAIT_AND_RUN_IT}"')
+        text = text.replace(f'command = "{_RUN_IT}"', f"command = {json.dumps(f'{WAIT} && {_RUN_IT}')}")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ("gated.toml" if gated else "quick.toml")
     path.write_text(text, encoding="utf-8")

@@ -17,7 +17,7 @@ from flower_core.claude.agent_user import AgentUser
 from flower_core.claude.environment import agent_program
 from flower_core.errors import AgentUserUnusable
 from flower_core.rehearsal import RehearsalServer
-from tests.e2e.serving import PATIENCE_S, SERVER, FlowerServer, clean_environ, of_kind
+from tests.e2e.serving import PATIENCE_S, SERVER, WAIT, FlowerServer, clean_environ, of_kind
 from tests.support import eventually
 
 NAME = "nobody"
@@ -80,9 +80,8 @@ cat own.txt; ls $HOME > /dev/null && touch $TMPDIR/mine && echo HOME
 
 
 def test_of_two_side_by_side_neither_reads_the_other_or_the_server(home: Path) -> None:
-    wait = "touch begun; echo hidden > secret.txt; until [ -e go ]; do python3 -c 'import time; time.sleep(0.05)'; done"
     play: dict[str, Any] = {
-        "sitter": [{"tools": [["Bash", {"command": wait}]]}, {"text": "Done."}],
+        "sitter": [{"tools": [["Bash", {"command": f"echo hidden > secret.txt; {WAIT}"}]]}, {"text": "Done."}],
         "hunter": [{"tools": [["Bash", {"command": "sh look.sh 2> /dev/null"}]]}, {"text": "Found: {result}"}],
     }
     with RehearsalServer(play) as model:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from flower_core.rehearsal import RehearsalServer
-from tests.e2e.serving import FlowerServer, clean_environ, of_kind
+from tests.e2e.serving import WAIT, FlowerServer, clean_environ, of_kind
 
 pytestmark = pytest.mark.e2e
-NOTE = "env > seen.txt; touch begun; until [ -e go ]; do python3 -c 'import time; time.sleep(0.05)'; done"
+NOTE = f"env > seen.txt; {WAIT}"
 PEERS = [["ListAgents", {}], ["SendMessage", {"to": "all", "message": "Hello"}], ["TaskStop", {"task_id": "1"}]]
 PLAY: dict[str, Any] = {
     "one": [{"tools": [["Bash", {"command": NOTE}]]}, {"text": "Done."}],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.serving import PATIENCE_S, FlowerServer, of_kind, steps_of, told_of
+from tests.e2e.serving import PATIENCE_S, WAIT, FlowerServer, of_kind, steps_of, told_of
 from tests.support import eventually
 
 pytestmark = pytest.mark.e2e
@@ -117,13 +118,13 @@ def test_killed_while_a_worker_runs_a_command(server: FlowerServer) -> None:
 def test_a_single_agent_goes_on_in_its_session_after_a_kill(tmp_path: Path) -> None:
     play = tmp_path / "slow.toml"
     play.write_text(
-        """
+        f"""
 [[slow]]
 when.prompt = 'cut off'
 text = "I went on."
 
 [[slow]]
-tools = [["Bash", { command = "touch begun; until [ -e go ]; do python3 -c 'import time; time.sleep(0.05)'; done" }]]
+tools = [["Bash", {{ command = {json.dumps(WAIT)} }}]]
 """
     )
     with FlowerServer(tmp_path / "data", f"--rehearse={play}") as server:
