@@ -43,7 +43,7 @@ def test_a_run_at_work_and_one_that_has_ended_are_asked_about_and_show_nothing_o
     found = settled(server, run["id"], asked["id"])
     assert (found["state"], found["error"]) == ("answered", "")
     assert "The step at work is Work." in found["answer"]
-    assert "[Bash] touch begun" in found["answer"]
+    assert "[Bash] python3 -c" in found["answer"]
     assert found["cost_usd"] > 0
     assert server.get(f"/runs/{run['id']}") == before
     assert server.events(run["id"]) == events

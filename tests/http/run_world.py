@@ -71,6 +71,7 @@ class RunWorld:
     def crash(self) -> None:
         """End as a killed process does, as far as the disk can tell: nothing more is written."""
         self.journal.close(0.0)
+        self.journal.close()  # what is being written at this moment, which a killed process would not go on with either
         self.manager.shut_down(5.0)
         self.engine.stop(5.0)
 
