@@ -53,8 +53,17 @@ async def _for_ever(*_: object) -> Any:
     return {}
 
 
+def _text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
 STATES = {
-    "text streams": State({"text": "I paint it " + "red and " * 20, "hang": "for ever"}, asked, "I paint it red"),
+    # Its second block: only whole blocks are told of, so the first is how a test knows that the second streams.
+    "text streams": State(
+        {"content": [_text("I paint it."), _text("Red and " * 20)], "hang": "for ever"},
+        lambda _stage, screen: bool(screen.of("text")),
+        "I paint it.",
+    ),
     "thoughts stream": State({"thinking": "Which colour? " * 20, "text": "Red.", "hang": "for ever"}, asked),
     "a request is pending": State({"text": "Red.", "delay": 600}, asked),
     "the agent program retries by itself": State(
