@@ -73,7 +73,7 @@ def _kill(number: signal.Signals) -> Callable[[Stage, Any], Any]:
 
 FULL = usage(input_tokens=10_000, output_tokens=50, cache_read_input_tokens=160_000)
 HANDOFF = {"text": "Doing now: a look.\nNext step: to say so.\nScene: an empty directory.", **C}
-#: Asked for before the session can be stopped, and never heard. Without usage, for what a stream's opening names is paid.
+#: Asked for too early to be stopped, and never heard. Without usage, for what a stream's opening names is paid.
 TOO_LATE = {"when": {"called": "Bash"}, "text": "I look again.", "hang": "for ever", **usage()}
 SMALL = {"handoff": HandoffPolicy(window=200_000)}
 OVERLOADED = {"error": "overloaded"}
