@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import os
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +30,8 @@ from flower_client.errors import (
 from flower_client.retrying import Backoff, may_succeed_later, pause_after, retry_after_of
 
 CONNECT_TIMEOUT_S = 10.0
+#: What OpenSSL calls a server that is not trusted, or one that speaks no TLS.
+_HANDSHAKE = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "HTTP_REQUEST")
 
 Sleep = Callable[[float], object]
 
@@ -80,8 +84,10 @@ class Transport:
         self._session.auth = BearerAuth(checked_token(token))
         agent = f"flower-client/{metadata.version('flower-client')}"
         self._session.headers.update({"User-Agent": agent, "Accept": "application/json"})
-        # A proxy from the environment cannot reach this machine's loopback address.
-        self._session.trust_env = not is_loopback(self.url)
+        # A proxy from the environment cannot reach this machine's loopback address; its authority holds there, too.
+        if is_loopback(self.url):
+            self._session.trust_env = False
+            self._session.verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
 
     def close(self) -> None:
         """Close every connection."""
@@ -247,6 +253,9 @@ def _never_left(error: BaseException) -> bool:
     if isinstance(error, requests.ConnectTimeout):
         return True
     reason = getattr(error.args[0], "reason", None) if error.args else None
+    if isinstance(reason, urllib3.exceptions.SSLError):  # in the handshake, before anything is sent, or later
+        cause = _innermost(error)
+        return isinstance(cause, ssl.SSLError) and cause.reason in _HANDSHAKE
     return isinstance(reason, urllib3.exceptions.NewConnectionError)
 
 
@@ -256,9 +265,13 @@ def _reason(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the reply broke off"
-    seen: BaseException = error
-    while (inner := seen.__cause__ or seen.__context__) is not None:
-        seen = inner
+    seen = _innermost(error)
     if isinstance(seen, OSError) and seen.strerror:
         return seen.strerror
     return str(seen) or type(seen).__name__
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error
