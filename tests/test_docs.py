@@ -24,18 +24,20 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 USER_PAGES = [ROOT / "README.md", ROOT / "client" / "README.md", *DOCS]
 PAGES = [ROOT / "CONTRIBUTING.md", *USER_PAGES]
 
-#: Which test in tests/e2e runs the blocks of a page, in which languages; it fails when it does not know one of them.
-#: "text" is a picture, or what a program prints.
-RUN_BY: dict[str, tuple[str, tuple[str, ...]]] = {
-    "README.md": ("test_docs_getting_started.py", ("sh",)),
-    "client/README.md": ("test_docs_getting_started.py", ("indented", "python")),
-    "docs/getting-started.md": ("test_docs_getting_started.py", ("sh",)),
-    "docs/http-by-example.md": ("test_recipes.py", ("bash",)),
-    "docs/http.md": ("test_docs_curl.py", ("indented", "python")),
-    "docs/operating.md": ("test_docs_operating.py", ("dockerfile", "indented", "ini", "sh", "yaml")),
-    "docs/python-api.md": ("test_docs_python.py", ("python",)),
-    "docs/security.md": ("test_docs_operating.py", ("indented",)),
-    "docs/writing-a-workflow.md": ("test_docs_examples.py", ("python", "toml")),
+#: Which test in tests/e2e runs the blocks of a page, by their language; it fails when it does not know one of them.
+RUN_BY: dict[str, dict[str, str]] = {
+    "README.md": {"sh": "test_docs_getting_started.py"},
+    "client/README.md": dict.fromkeys(("indented", "python"), "test_docs_getting_started.py"),
+    "docs/getting-started.md": {"sh": "test_docs_getting_started.py"},
+    "docs/http-by-example.md": {"bash": "test_recipes.py"},
+    "docs/http.md": dict.fromkeys(("indented", "python"), "test_docs_curl.py"),
+    "docs/operating.md": dict.fromkeys(("dockerfile", "indented", "ini", "sh", "yaml"), "test_docs_operating.py"),
+    "docs/python-api.md": {"python": "test_docs_python.py"},
+    "docs/security.md": {
+        "indented": "test_docs_operating.py",
+        **dict.fromkeys(("nginx", "caddyfile"), "test_docs_proxies.py"),
+    },
+    "docs/writing-a-workflow.md": dict.fromkeys(("python", "toml"), "test_docs_examples.py"),
 }
 
 #: Files that a reader makes.
@@ -89,10 +91,11 @@ def _slug(title: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_block_is_run_by_a_test_or_says_why_it_is_not(page: Path) -> None:
     name = page_name(page)
-    module, languages = RUN_BY.get(name, ("", ()))
-    for block in blocks(name):
-        assert block.reason or block.language in ("text", *languages), f"{name}:{block.line} is run by nobody"
-    assert not module or page.name in (ROOT / "tests" / "e2e" / module).read_text(encoding="utf-8")
+    run_by = RUN_BY.get(name, {})
+    for block in blocks(name):  # "text" is a picture, or what a program prints
+        assert block.reason or block.language in ("text", *run_by), f"{name}:{block.line} is run by nobody"
+    for module in run_by.values():
+        assert page.name in (ROOT / "tests" / "e2e" / module).read_text(encoding="utf-8")
 
 
 def commands_of(command: click.Command) -> dict[str, click.Command]:
