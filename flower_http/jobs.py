@@ -64,6 +64,7 @@ class Job:
         self._task: asyncio.Task[None] | None = None
         self._cancelled_at: float | None = None
         self._ending: tuple[Ending, str] | None = None
+        self._leaving = False
         self._undo = ExitStack()
         self._settling = 0
         self._settling_lock = threading.Lock()
@@ -88,6 +89,11 @@ class Job:
     def _goes_on(self) -> bool:
         """Whether it has been told to stop so that the run can go on later."""
         return self._ending is not None and self._ending[0] == "interrupted"
+
+    @property
+    def leaving(self) -> bool:
+        """Whether nothing is left to do but to write its end down."""
+        return self._leaving
 
     @property
     def unwritten(self) -> bool:
@@ -182,6 +188,7 @@ class Job:
         if not self._goes_on:
             with suppress(asyncio.CancelledError):  # before anybody can see that the run has ended
                 await asyncio.to_thread(self._kit.places.end, self.run_id)
+        self._leaving = True
         self._write_end(finish)
 
     async def _until_settled(self) -> None:

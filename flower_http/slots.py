@@ -25,8 +25,16 @@ class Seated(Protocol):
         """The run it carries on."""
         ...
 
+    @property
+    def leaving(self) -> bool:
+        """Whether it is about to say that it has ended, after which it is dropped at once."""
+        ...
+
 
 J = TypeVar("J", bound=Seated)
+
+#: How long somebody who leaves may hold up a claim, in seconds; it takes milliseconds.
+_LEAVE_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -68,13 +76,10 @@ class Slots(Generic[J]):
         Raises Problem: 503 when closed, 429 ``queue-full``, 409 ``workspace-busy`` or ``flow-busy`` with the other run.
         """
         with self._changed:
-            if self._closed:
-                raise Problem(503, "not-ready", "the server is stopping", headers={"Retry-After": "10"})
-            self._check_free(claim)
-            if not always and len(self._claims) >= self._max_runs + self._queue_size:
-                waiting = len(self._claims) - len(self._running)
-                detail = f"{waiting} runs wait already; try again later"
-                raise Problem(429, "queue-full", detail, headers={"Retry-After": "30"})
+            # Whoever has seen that a run has ended must not be told that it is still there.
+            self._changed.wait_for(lambda: not self._refusal(claim, always) or not self._somebody_leaves(), _LEAVE_S)
+            if problem := self._refusal(claim, always):
+                raise problem
             self._claims[claim.run_id] = claim
 
     def put(self, job: J) -> None:
@@ -121,6 +126,7 @@ class Slots(Generic[J]):
         """Take and begin nothing more; the jobs that run."""
         with self._changed:
             self._closed = True
+            self._changed.notify_all()
             return list(self._running.values())
 
     def wait_idle(self, timeout: float) -> bool:
@@ -134,12 +140,22 @@ class Slots(Generic[J]):
             self._running[job.run_id] = job
             self._begin(job)
 
-    def _check_free(self, wanted: Claim) -> None:
+    def _somebody_leaves(self) -> bool:
+        return not self._closed and any(job.leaving for job in self._running.values())
+
+    def _refusal(self, wanted: Claim, always: bool) -> Problem | None:
+        if self._closed:
+            return Problem(503, "not-ready", "the server is stopping", headers={"Retry-After": "10"})
         for other in self._claims.values():
             if other.run_id == wanted.run_id:
-                raise Problem(409, "not-interrupted", "the run is being taken up already")
+                return Problem(409, "not-interrupted", "the run is being taken up already")
             if overlaps(other.workspace, wanted.workspace):
-                raise Problem(409, "workspace-busy", f"run {other.run_id} works in this workspace", run=other.run_id)
+                return Problem(409, "workspace-busy", f"run {other.run_id} works in this workspace", run=other.run_id)
             if wanted.flow and other.flow == wanted.flow:
                 detail = f"flow {wanted.flow!r} is one object and serves one run at a time, now run {other.run_id}"
-                raise Problem(409, "flow-busy", detail, run=other.run_id)
+                return Problem(409, "flow-busy", detail, run=other.run_id)
+        if not always and len(self._claims) >= self._max_runs + self._queue_size:
+            waiting = len(self._claims) - len(self._running)
+            detail = f"{waiting} runs wait already; try again later"
+            return Problem(429, "queue-full", detail, headers={"Retry-After": "30"})
+        return None

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.http.run_world import refused
 @dataclass
 class Chair:
     run_id: str
+    leaving: bool = False
 
 
 class Hall:
@@ -26,6 +29,11 @@ class Hall:
     def enter(self, run_id: str, where: str = "") -> None:
         self.slots.claim(Claim(run_id, Path("/w") / (where or run_id)))
         self.slots.put(Chair(run_id))
+
+    def leave(self, run_id: str) -> None:
+        """What a job does just before it shows that it has ended."""
+        (job,) = (job for job in self.slots.running() if job.run_id == run_id)
+        job.leaving = True
 
 
 def test_as_many_run_as_may_and_the_next_begins_when_one_has_ended() -> None:
@@ -148,3 +156,27 @@ def test_of_many_who_want_one_workspace_at_once_exactly_one_gets_it() -> None:
         thread.join(10)
     assert len(won) == 1
     assert hall.begun == won
+
+
+@pytest.mark.parametrize(("newcomer", "where"), [("b", "same"), ("a", "same"), ("b", "elsewhere")])
+def test_a_place_that_is_just_being_left_is_waited_for(newcomer: str, where: str) -> None:
+    hall = Hall(max_runs=1, queue=0)
+    hall.enter("a", "same")
+    hall.leave("a")
+    with ThreadPoolExecutor() as pool:
+        entering = pool.submit(hall.enter, newcomer, where)
+        with pytest.raises(TimeoutError):
+            entering.result(0.1)
+        hall.slots.drop("a")
+        entering.result(30)
+    assert hall.begun == ["a", newcomer]
+
+
+def test_whoever_waits_for_a_place_is_sent_away_when_there_will_be_none() -> None:
+    hall = Hall(max_runs=1, queue=0)
+    hall.enter("a", "same")
+    hall.leave("a")
+    with ThreadPoolExecutor() as pool:
+        entering = pool.submit(refused, partial(hall.enter, "b", "same"))
+        hall.slots.close()
+        assert entering.result(30).status == 503
