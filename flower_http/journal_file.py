@@ -1,11 +1,10 @@
-"""The journal's file: its two connections, and what can be wrong with it."""
+"""The journal's file: the connections to it, and what can be wrong with it."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TypeVar
 
 from flower_core.files import private_file
 from flower_http.journal_schema import bring_up_to_date
+from flower_http.reader_pool import ReaderPool
 
 T = TypeVar("T")
 
@@ -40,19 +40,14 @@ class JournalFile:
         self.set_aside: Path | None = None
         self._writer: sqlite3.Connection | None = self._open_first()
         self._identity = _identity(self.path)
-        self._reader = self._connect()
-        self._reader_lock = threading.Lock()
+        self._readers = ReaderPool(self._connect_again)
 
     def writer(self) -> sqlite3.Connection:
         """The writing connection, opened anew after :meth:`drop_writer`. Raises JournalLost, sqlite3.Error, OSError.
 
         For the writer thread alone.
         """
-        try:
-            if _identity(self.path) != self._identity:
-                raise JournalLost(f"{self.path} is no longer the file it was")
-        except FileNotFoundError:
-            raise JournalLost(f"{self.path} is gone") from None
+        self._check_identity()
         if self._writer is None:
             self._writer = self._connect()
         return self._writer
@@ -64,14 +59,12 @@ class JournalFile:
             self._writer = None
 
     def read(self, operation: Callable[[sqlite3.Connection], T]) -> T:
-        """``operation`` on the reading connection, from any thread, one at a time."""
-        with self._reader_lock:
-            return operation(self._reader)
+        """``operation`` on a connection for reading, from any thread: see :meth:`ReaderPool.read`."""
+        return self._readers.read(operation)
 
     def close(self) -> None:
-        """Close both connections; the last one out folds the write-ahead log into the file."""
-        with self._reader_lock:
-            self._reader.close()
+        """Close all connections, the writing one last; the last one out folds the write-ahead log into the file."""
+        self._readers.close()
         self.drop_writer()
 
     def _open_first(self) -> sqlite3.Connection:
@@ -98,6 +91,17 @@ class JournalFile:
             if part.exists():
                 os.replace(part, f"{self.set_aside}{suffix}")
         return self._connect(create=True)
+
+    def _connect_again(self) -> sqlite3.Connection:
+        self._check_identity()
+        return self._connect()
+
+    def _check_identity(self) -> None:
+        try:
+            if _identity(self.path) != self._identity:
+                raise JournalLost(f"{self.path} is no longer the file it was")
+        except OSError as error:
+            raise JournalLost(f"{self.path} is gone: {error.strerror}") from None
 
     def _connect(self, *, create: bool = False) -> sqlite3.Connection:
         if create:
