@@ -135,7 +135,7 @@ class Journal:
         return result
 
     def read(self, operation: Operation[T]) -> T:
-        """``operation`` on a connection for reading, on the caller's thread: what is committed. Raises sqlite3.Error."""
+        """``operation`` on a reading connection, on the caller's thread: what is committed. Raises sqlite3.Error."""
         return self.file.read(operation)
 
     def reserve(self, size: int, *, always: bool = False) -> None:
