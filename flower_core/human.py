@@ -257,8 +257,8 @@ class HumanChannel:
 
     def _announce(self, waiting: Waiting) -> None:
         try:
-            self._log.question(waiting.ask)
-            self._emit(waiting.ask.event(self._questions.remaining(self.max_asks)))
+            self._log.question(waiting.asked)
+            self._emit(waiting.asked.event(self._questions.remaining(self.max_asks)))
         finally:
             waiting.announced.set()
         self._queue.put(waiting.ask.id)

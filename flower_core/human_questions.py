@@ -26,9 +26,12 @@ Ending = Literal["timeout", "declined"]
 
 @dataclass(eq=False)
 class Waiting:
-    """A question that waits, and the call that waits for it. Only :class:`Questions` changes it."""
+    """A question that waits, and the call that waits for it. Only :class:`Questions` changes it.
 
-    ask: Ask
+    ``asked`` is the question as it was put, ``ask`` as it stands now: it may be settled before it has been announced.
+    """
+
+    asked: Ask
     loop: asyncio.AbstractEventLoop
     call: asyncio.Future[None]
     phase: Literal["open", "claimed", "settled"] = "open"
@@ -38,6 +41,10 @@ class Waiting:
     #: The thread that emits the ``asked`` event, and whether that has been done.
     announcer: int = field(default_factory=threading.get_ident)
     announced: threading.Event = field(default_factory=threading.Event)
+    ask: Ask = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ask = self.asked
 
 
 def words_of(question: str) -> str:

@@ -353,6 +353,16 @@ def test_a_claim_given_back_after_the_time_was_up_cannot_be_taken_by_another_ans
         assert questions.claim("q1") is None
 
 
+def test_a_question_settled_before_it_is_announced_is_still_announced_as_one_that_waits() -> None:
+    questions = Questions()
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        waiting_call = questions.admit(Ask("", "?"), None, loop)
+        assert isinstance(waiting_call, Waiting)
+        assert questions.claim("q1") is waiting_call
+        assert questions.settle(waiting_call, waiting_call.ask.settled("answered", "yes"))
+        assert (waiting_call.asked.state, waiting_call.ask.state) == ("asked", "answered")
+
+
 def test_closing_while_an_answer_is_being_kept_lets_the_answer_win() -> None:
     desk = Desk()
     channel = HumanChannel(on_settle=desk)
