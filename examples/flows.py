@@ -14,11 +14,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from flower_core import AgentSpec, Step, StepAbort, StepResult, Workflow
-from flower_http.flows import FlowContext
+from flower_http.flows import BadParam, FlowContext, takes
 
 #: What decides whether the code will do, and how long it may take in seconds.
 CHECK, CHECK_S = [sys.executable, "-B", "-m", "unittest", "discover", "--quiet"], 60
@@ -34,9 +35,21 @@ You judge code that somebody else has written to this plan. Read it. Your first 
 below it say why, in at most ten lines."""
 
 
+def read_params(params: Mapping[str, str]) -> tuple[int, str]:
+    """``rounds`` of implementing, 1 to 5, and ``focus``, what to look at first. Raises BadParam for anything else."""
+    for name in params:
+        if name not in ("rounds", "focus"):
+            raise BadParam(name, "there is no such parameter; there are: rounds, focus")
+    rounds = params.get("rounds", "3")
+    if rounds not in ("1", "2", "3", "4", "5"):
+        raise BadParam("rounds", f"must be 1 to 5, not {rounds!r}")
+    return int(rounds), params.get("focus", "the files that are there")
+
+
+@takes(read_params)
 def make(context: FlowContext) -> Workflow:
-    """The workflow for one run. Parameters: ``rounds`` of implementing, 1 to 5; ``focus``, what to look at first."""
-    rounds, focus = read_params(dict(context.params))
+    """The workflow for one run; its parameters are those of :func:`read_params`."""
+    rounds, focus = read_params(context.params)
     channel = context.channel()
 
     async def tests_pass(result: StepResult, ctx: dict[str, Any]) -> bool:
@@ -79,16 +92,6 @@ def make(context: FlowContext) -> Workflow:
     steps = [investigate, implement, review]
     budget = context.request.budget_usd
     return Workflow(steps, channel=channel, workbench=context.workbench, budget_usd=budget)
-
-
-def read_params(params: dict[str, str]) -> tuple[int, str]:
-    """``rounds`` and ``focus``. Raises ValueError: the run fails, and these words are its error."""
-    rounds, focus = params.pop("rounds", "3"), params.pop("focus", "the files that are there")
-    if params:
-        raise ValueError(f"there is no parameter {', '.join(params)}; there are: rounds, focus")
-    if rounds not in ("1", "2", "3", "4", "5"):
-        raise ValueError(f"rounds is 1 to 5, not {rounds!r}")
-    return int(rounds), focus
 
 
 def run_tests(workspace: Path) -> tuple[bool, str]:

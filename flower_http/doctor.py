@@ -18,7 +18,7 @@ from flower_core.errors import FlowerError
 from flower_core.rehearsal import Play
 from flower_core.resilience import endpoint, reachable
 from flower_http.errors import StartError
-from flower_http.flows import Flows
+from flower_http.flow_registry import Flows
 from flower_http.journal_schema import check_version
 from flower_http.places import keep_apart
 from flower_http.server import bound_socket

@@ -12,7 +12,8 @@ from flower_core.aside import OracleAnswer, ask_oracle
 from flower_core.claude.agent_user import AgentUser
 from flower_core.workbench import workbench_of
 from flower_http.errors import invalid_body
-from flower_http.flows import FlowContext, Flows
+from flower_http.flow_registry import Flows
+from flower_http.flows import FlowContext
 from flower_http.places import Places
 from flower_http.recovery import OpenAsks
 from flower_http.relay import Relay

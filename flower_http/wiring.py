@@ -20,7 +20,7 @@ from flower_core.rehearsal import Play, RehearsalServer
 from flower_http.app import create_app
 from flower_http.engine import Engine
 from flower_http.errors import StartError
-from flower_http.flows import Flows
+from flower_http.flow_registry import Flows
 from flower_http.idempotency import SqliteKeys
 from flower_http.journal import Journal
 from flower_http.kit import Kit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from flower_core import Workbench
 from flower_core.rehearsal import RehearsalServer
+from flower_http.errors import Problem
+from flower_http.flow_registry import Flows
+from flower_http.flows import FlowContext
+from flower_http.schemas import StartParams
 from tests.e2e.serving import FlowerServer, clean_environ
 
 PAGE = (Path(__file__).parents[2] / "docs" / "writing-a-workflow.md").read_text(encoding="utf-8")
@@ -30,7 +36,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def test_every_block_of_the_page_is_a_file_of_the_example() -> None:
-    assert sorted(FILES) == ["greet.py", "notes.toml", "notes_flow.py", "test_notes.py"]
+    assert sorted(FILES) == ["greet.py", "notes.toml", "notes_flow.py", "test_notes.py", "tone_flow.py"]
     assert PAGE.count("```") == 2 * len(FILES)
 
 
@@ -63,6 +69,21 @@ def test_the_flow_is_served_by_its_name(example: Path) -> None:
         assert (ended["state"], ended["verdict"]["state"], ended["step"]["round"]) == ("succeeded", "achieved", 2)
     written = example.parent / "data" / "workspaces" / "cats" / "NOTES.md"
     assert written.read_text(encoding="utf-8") == "Cats sleep."
+
+
+def test_the_flow_with_a_parameter_refuses_what_the_page_says(example: Path) -> None:
+    flows = Flows({"tone": f"{example / 'tone_flow.py'}:make"})
+
+    def asked(**params: str) -> FlowContext:
+        request = StartParams(task="Sing", flow="tone", params=params)
+        return FlowContext("Sing", example, example, Workbench(example, lang="en"), params, request=request)
+
+    with pytest.raises(Problem) as refused:
+        flows.check(asked(tone="loud"))
+    assert json.dumps({"errors": refused.value.extra["errors"]})[1:-1].replace('"errors"', "errors") in PAGE
+    with pytest.raises(Problem, match=r"params\.mood"):
+        flows.check(asked(mood="calm"))
+    flows.check(asked(tone="merry"))
 
 
 def test_a_flow_whose_gate_gives_up_fails_with_the_words_of_the_gate(example: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_reviewer_who_refuses_ends_the_run_with_the_reason(rehearsal: Rehearsa
 
 @pytest.mark.parametrize(
     ("params", "why"),
-    [({"depth": "1"}, "there is no parameter depth"), ({"rounds": "6"}, "rounds is 1 to 5, not '6'")],
+    [({"depth": "1"}, "depth: there is no such parameter"), ({"rounds": "6"}, "rounds: must be 1 to 5, not '6'")],
 )
 def test_parameters_it_does_not_know_are_refused(rehearsal: Rehearsal, params: dict[str, str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
@@ -141,10 +141,11 @@ def test_it_goes_on_with_its_parameters_when_the_server_was_killed_under_it(serv
 
 
 def test_what_a_flow_says_of_its_parameters_reaches_the_client(server: FlowerServer) -> None:
+    before = server.get("/runs")["runs"]
     done = client(server, "start", "Make slugs", "--flow", "fix", "--param", "depth=1", "--watch")
-    assert done.returncode == 1
-    run = server.get("/runs")["runs"][0]
-    assert run["error"] == "ValueError: there is no parameter depth; there are: rounds, focus"
+    assert done.returncode == 5
+    assert "params.depth: there is no such parameter; there are: rounds, focus" in done.stderr
+    assert server.get("/runs")["runs"] == before
     refused = client(server, "start", "Make slugs", "--param", "rounds=1")
     assert refused.returncode == 5
     assert "params: are for flows that were registered with the server" in refused.stderr

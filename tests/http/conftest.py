@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from flower_http.app import create_app
 from flower_http.event_log import EventLog
-from flower_http.flows import Flows
+from flower_http.flow_registry import Flows
 from flower_http.idempotency import SqliteKeys
 from flower_http.log_book import LogBook
 from flower_http.settings import Settings

@@ -24,7 +24,8 @@ from flower_core import Event
 from flower_core.events import EventSink
 from flower_core.workflow import Workflow
 from flower_http.app import create_app
-from flower_http.flows import Flow, FlowContext, Flows, Links
+from flower_http.flow_registry import Flows
+from flower_http.flows import Flow, FlowContext, Links
 from flower_http.idempotency import SqliteKeys
 from flower_http.parking import ParkingDispatcher
 from flower_http.poll import EventsApp

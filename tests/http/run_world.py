@@ -9,7 +9,7 @@ from typing import Any
 
 from flower_http.engine import Engine
 from flower_http.errors import Problem
-from flower_http.flows import Flows
+from flower_http.flow_registry import Flows
 from flower_http.journal import BUFFER_BYTES, Journal
 from flower_http.kit import Kit
 from flower_http.log_book import LogBook

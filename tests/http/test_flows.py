@@ -9,8 +9,10 @@ import pytest
 from flower_core import HumanChannel
 from flower_core.sessions import SqliteSessionStore
 from flower_core.workflow import Workflow
+from flower_http.built_in_flows import OnceFlow
 from flower_http.errors import Problem, StartError
-from flower_http.flows import FlowContext, Flows, Links, OnceFlow
+from flower_http.flow_registry import Flows
+from flower_http.flows import FlowContext, Links
 from flower_http.kit import Kit
 from flower_http.places import Places
 from flower_http.schemas import StartParams

@@ -16,7 +16,7 @@ import requests
 from flower_core.lineage import Lineage
 from flower_core.manifest import Manifest, StepResult
 from flower_core.sessions import SqliteSessionStore
-from flower_http.flows import Flows
+from flower_http.flow_registry import Flows
 from flower_http.places import Places
 from flower_http.projection import RunView
 from flower_http.server import Server

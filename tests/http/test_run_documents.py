@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flower_http.documents import MOST_BYTES, Document
-from flower_http.flows import Flows
+from flower_http.flow_registry import Flows
 from tests.http.run_world import FLOWS, RunWorld
 
 NOTED = {"noted": "tests.http.noted_flow:make", "elsewhere": "tests.http.noted_flow:make_elsewhere"}
