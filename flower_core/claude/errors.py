@@ -56,7 +56,6 @@ class Failure:
     kind: FailureKind
     text: str
     advice: str = ""
-    exhausted_budget: bool = False
     pause_s: float = 0.0
 
     @property
@@ -83,7 +82,7 @@ def failure_of_result(
     limit = _LIMITS.get(result.subtype) or _LIMITS.get(reason)
     if limit:
         text = f"{limit} reached after {result.num_turns} turns"
-        return Failure("limit", text, f"advice_{limit}", exhausted_budget=limit == "max_budget_usd")
+        return Failure("limit", text, f"advice_{limit}")
     text = _one_line(words or result.result or "; ".join(result.errors or []) or result.subtype)
     if result.api_error_status and str(result.api_error_status) not in text:
         text = f"{text} (HTTP {result.api_error_status})"

@@ -3,7 +3,7 @@
 Facts this rests on were measured with the installed agent program: leaving the message iterator is not a stop
 (the agent works on for seconds), :meth:`ClaudeSDKClient.interrupt` is; an interrupt that arrives while no turn
 runs is never answered by a result; after an exhausted budget a foreground subagent works on and the stream
-stays open for minutes.
+stays open for minutes, but once that result is there, closing the process ends both at once.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ class AgentSession:
         self._options = make_options(self._note_stderr)
         self._client = ClaudeSDKClient(self._options)
         self._result_due = False  # a turn is in flight, and its result will come
-        self._works_on = False  # the turn has had its result, but a subagent does not know yet
         self._started = False
         self._stop_wanted = False
         self._stopping: asyncio.Task[None] | None = None
@@ -139,7 +138,6 @@ class AgentSession:
             return TurnEnd(result.session_id, result.total_cost_usd or 0.0, result.num_turns, True, _UNSETTLED)
         interrupted = was_interrupted(result)
         failure = None if interrupted else failure_of_result(result, *self._api_error, self._pause_s)
-        self._works_on = failure is not None and failure.exhausted_budget
         return TurnEnd(result.session_id, result.total_cost_usd or 0.0, result.num_turns, interrupted, failure)
 
     def _note_trouble(self, event: Event) -> None:
@@ -159,9 +157,9 @@ class AgentSession:
         Before the agent program has begun the turn it would answer nothing, so then the interrupt waits for that. A
         turn that has not ended ten seconds later is ended with its process; its :class:`TurnEnd` says so.
         """
-        if not (self._result_due or self._works_on):
+        if not self._result_due:
             return
-        if self._result_due and self._settling is None:
+        if self._settling is None:
             self._settling = asyncio.ensure_future(self._end_unsettled())
         if not self._started:
             self._stop_wanted = True
@@ -207,7 +205,7 @@ class AgentSession:
     async def _close(self) -> None:
         if self._asking is not None:
             self._asking.cancel()
-        if self._result_due or self._works_on:
+        if self._result_due:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._stop_turn(), _DRAIN_S)
         with contextlib.suppress(Exception):
@@ -223,8 +221,7 @@ class AgentSession:
         reading = asyncio.ensure_future(self._read_to_result())
         try:
             await self.interrupt()
-            if self._result_due:
-                await reading
+            await reading
         finally:
             reading.cancel()
 

@@ -95,7 +95,6 @@ def test_a_limit_of_the_spec_is_named_and_not_tried_again(subtype: str, reason: 
     assert failure is not None
     assert (failure.kind, failure.recovery, failure.advice) == ("limit", "fatal", f"advice_{limit}")
     assert failure.text == f"{limit} reached after 3 turns"
-    assert failure.exhausted_budget == (limit == "max_budget_usd")
 
 
 def test_a_terminal_reason_counts_where_there_is_no_error_class() -> None:
