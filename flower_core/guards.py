@@ -63,14 +63,18 @@ def rules_for(
     workbench: Workbench | None,
     roots: Sequence[Path] = (),
     spill_threshold: int | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> list[GuardRule]:
     """The guards of a session opened with ``spec``.
 
     Its file tools are held to ``workspace``, the workbench, the directories the spec names, and ``roots``. With a
-    workbench, outputs of ``spill_threshold`` characters and more go into a file there; None or 0: none do.
+    workbench, outputs of ``spill_threshold`` characters and more go into a file there; None or 0: none do. ``environ``
+    are the variables its commands have, by default those of this process.
     """
     acting = (
-        delegate(spec.glance, workspace, spec.lang) if spec.delegate_only else whitelist(spec.allowed_tools, spec.lang)
+        delegate(spec.glance, workspace, spec.lang, environ)
+        if spec.delegate_only
+        else whitelist(spec.allowed_tools, spec.lang)
     )
     bench = [] if workbench is None else [workbench.root]
     inside = [workspace, *bench, *(workspace / directory for directory in spec.dirs), *roots]
@@ -99,11 +103,11 @@ def whitelist(allowed: Iterable[str], lang: str = DEFAULT_LANG) -> Guard:
     return guard
 
 
-def delegate(glance: bool, cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
+def delegate(glance: bool, cwd: Path, lang: str = DEFAULT_LANG, environ: Mapping[str, str] | None = None) -> Guard:
     """Deny the main thread every acting tool; with ``glance``, a Bash command that only looks passes.
 
     It runs so that git starts no program of the repository's own, and for :data:`LOOK_MS` at most; in the ``cwd`` of
-    the hook input, else in ``cwd``.
+    the hook input, else in ``cwd``, which is the workspace; with the variables ``environ``.
     """
     text = texts_for(lang)
 
@@ -116,7 +120,8 @@ def delegate(glance: bool, cwd: Path, lang: str = DEFAULT_LANG) -> Guard:
         call = given(hook)
         command = call.get("command")
         if isinstance(command, str) and not call.get("run_in_background") and is_ephemeral(command):
-            return _instead({**call, "command": quiet(command, _cwd(hook, cwd)), "timeout": _look_time(call)})
+            look = quiet(command, _cwd(hook, cwd), workspace=cwd.absolute(), environ=environ)
+            return _instead({**call, "command": look, "timeout": _look_time(call)})
         return deny(text("guards.glance"))
 
     return guard

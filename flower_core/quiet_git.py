@@ -51,16 +51,19 @@ _FLAGS = {
 }
 
 
-def quiet(command: str, where: Path | str) -> str:
+def quiet(
+    command: str, where: Path | str, *, workspace: Path | None = None, environ: Mapping[str, str] | None = None
+) -> str:
     """``command``, a look, as it is to be run in the directory ``where``. Without a git in it, it stays as it is.
 
-    Raises ValueError when it is no look, and as :func:`~flower_core.git_program.ask_git` does.
+    It is to be run by an agent that works in ``workspace``, with the variables ``environ``: both tell which
+    configurations count. Raises ValueError when it is no look, and as :func:`~flower_core.git_program.ask_git` does.
     """
     parsed = parse(command)
     calls = [simple for simple in parsed.commands if simple.words[0].text == "git"]
     if not calls:
         return command
-    before = _prefix(_filters(where))
+    before = _prefix(_filters(where, workspace, environ))
     insertions = [insertion for simple in calls for insertion in _insertions(simple, before)]
     source = parsed.source
     for at, text in sorted(insertions, reverse=True):
@@ -73,11 +76,12 @@ def _insertions(simple: Simple, before: str) -> list[tuple[int, str]]:
     return [(simple.spans[0][0], before), (simple.spans[at][1], _FLAGS.get(simple.words[at].text, ""))]
 
 
-def _filters(where: Path | str) -> list[str]:
+def _filters(where: Path | str, workspace: Path | None, environ: Mapping[str, str] | None) -> list[str]:
     """The names of all filters that are configured, wherever."""
+    question = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
     try:
-        listed = ask_git(where, "config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-    except FileNotFoundError:  # no git, or no such directory: the look will say so
+        listed = ask_git(where, *question, workspace=workspace, environ=environ)
+    except FileNotFoundError:  # no git: the look will say so
         return []
     return sorted({key[len("filter.") :].rpartition(".")[0] for key in listed.split("\0") if key.count(".") > 1})
 

@@ -32,7 +32,7 @@ def acting_for(path: Path | str) -> Iterator[None]:
 
     Not to be left open over an ``await``: other tasks of the thread would have them, too. May be nested.
     """
-    ids = _ids(Path(os.path.normpath(path))) if _entrusted and not getattr(_acting, "ids", None) else None
+    ids = None if getattr(_acting, "ids", None) else owners(path)
     if ids is None:
         yield
         return
@@ -48,10 +48,34 @@ def acting_for(path: Path | str) -> Iterator[None]:
         _acting.ids = None
 
 
-def _ids(path: Path) -> tuple[int, int] | None:
+def owners(path: Path | str) -> tuple[int, int] | None:
+    """User and group of those whom the place ``path`` is entrusted to; None where it is nobody's but the server's."""
+    found = _found(path)
+    if found is None:
+        return None
+    own, uid = found
+    # Before it has a group of its own it is nobody's: better refused than done with root's rights.
+    return uid, own.lstat().st_gid if own.exists() else os.getegid()
+
+
+def awaits_owners(path: Path | str) -> bool:
+    """Whether the place ``path`` is entrusted, but has no group of its own yet: so far no agent has got in."""
+    found = _found(path)
+    if found is None:
+        return False
+    try:
+        about = found[0].lstat()
+    except FileNotFoundError:
+        return True
+    return about.st_gid == os.getegid() or about.st_mode & 0o070 != 0o070
+
+
+def _found(path: Path | str) -> tuple[Path, int] | None:
+    """The directory right below an entrusted root that ``path`` lies in, and whom it is entrusted to."""
+    if not _entrusted:
+        return None
+    place = Path(os.path.normpath(path))
     for root, uid in _entrusted.items():
-        if path != root and path.is_relative_to(root):
-            own = root / path.relative_to(root).parts[0]
-            # Before it has a group of its own it is nobody's: better refused than done with root's rights.
-            return uid, own.lstat().st_gid if own.exists() else os.getegid()
+        if place != root and place.is_relative_to(root):
+            return root / place.relative_to(root).parts[0], uid
     return None

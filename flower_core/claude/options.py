@@ -65,8 +65,18 @@ def build_options(
     opening = opening or Opening()
     tools = spec.every_tool()
     bench = around.workbench if spec.workbench else None
+    environ = session_environment(
+        around.environ,
+        config_dir=around.config_dir if opening.resume is None else _unmade(around.config_dir),
+        extra={**_compaction(spec, around.handoff), **spec.env},
+        tool_timeout_s=spec.tool_timeout_s,
+    )
     rules = rules_for(
-        spec, workspace=around.workspace, workbench=around.workbench, spill_threshold=around.spill_threshold
+        spec,
+        workspace=around.workspace,
+        workbench=around.workbench,
+        spill_threshold=around.spill_threshold,
+        environ=environ,
     )
     options = ClaudeAgentOptions(
         tools=[tool for tool in tools if not tool.startswith("mcp__")],
@@ -91,12 +101,7 @@ def build_options(
         cwd=around.workspace,
         add_dirs=_further_dirs(spec, around),
         cli_path=around.launcher,
-        env=session_environment(
-            around.environ,
-            config_dir=around.config_dir if opening.resume is None else _unmade(around.config_dir),
-            extra={**_compaction(spec, around.handoff), **spec.env},
-            tool_timeout_s=spec.tool_timeout_s,
-        ),
+        env=environ,
         setting_sources=[] if around.portable else None,
         verbatim_prompts=True,
         forward_subagent_text=True,
