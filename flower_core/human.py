@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flower_core.events import EventSink, SafeSink
+from flower_core.events import EventSink, SafeSink, clean_text
 from flower_core.human_inbox import Books, Inbox
 from flower_core.human_log import HumanLog, transcript
 from flower_core.human_questions import Ending, Questions, Waiting
@@ -146,6 +146,7 @@ class HumanChannel:
         """Put something into the inbox, interrupting nothing. ``ref`` goes into its events. ValueError when empty."""
         if not text.strip():
             raise ValueError("there is nothing in that message; send some text")
+        text = clean_text(text)
         mail = self._inbox.put(text, self.amend(text, label=self.texts("human.amendment")), ref)
         self._log.mail(mail)
         return mail
@@ -157,9 +158,9 @@ class HumanChannel:
         """
         return self._log.amend(text, label)
 
-    def take_mail(self) -> list[Mail]:
-        """Hand over what was said and not yet taken, oldest first; it counts as delivered from here on."""
-        taken = self._inbox.take()
+    def take_mail(self, only: str | None = None) -> list[Mail]:
+        """Hand over what was said and not yet taken, oldest first; it counts as delivered. ``only``: that id alone."""
+        taken = self._inbox.take(only)
         self._books.forget(mail.id for mail in taken)
         return taken
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from flower_core.events import Event, jsonable
+from flower_core.events import Event, clean_text, jsonable
 
 AskState = Literal["asked", "answered", "timeout", "declined", "over_budget", "invalid"]
 MailState = Literal["queued", "delivered"]
@@ -42,8 +42,8 @@ class Ask:
         choices = list(options) if isinstance(options, (list, tuple)) else []
         good_options = options is None or isinstance(options, (list, tuple))
         if text.strip() and good_options and all(isinstance(item, str) and item.strip() for item in choices):
-            return cls("", text, choices, timeout_s=timeout_s)
-        return cls("", text).settled("invalid")
+            return cls("", clean_text(text), [clean_text(item) for item in choices], timeout_s=timeout_s)
+        return cls("", clean_text(text)).settled("invalid")
 
     @property
     def waited_s(self) -> float:
@@ -58,7 +58,8 @@ class Ask:
 
     def settled(self, state: AskState, answer: str = "", by: str = "") -> Ask:
         """The same question with its outcome, as of now."""
-        return replace(self, state=state, answer=answer, answered_by=by, settled_at=time.time())
+        # The API takes no message with a lone surrogate in it: once in a session, it would end that for good.
+        return replace(self, state=state, answer=clean_text(answer), answered_by=by, settled_at=time.time())
 
     def event(self, remaining: int = 0) -> Event:
         """The event that shows this state; ``remaining`` is how many questions are left, -1 for no limit."""

@@ -23,7 +23,7 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from flower_core.events import Event, jsonable
+from flower_core.events import Event, clean_text, jsonable
 
 SUMMARY_CHARS = 200
 RESULT_CHARS = 500
@@ -45,9 +45,13 @@ def normalize(message: object) -> list[Event]:
     event of kind ``unknown`` whose text is the class name.
     """
     try:
-        return _normalize(message)
+        events = _normalize(message)
+        for event in events:
+            # The agent program counts in UTF-16: what it cuts off may end in half a character.
+            event.text = clean_text(event.text)
     except Exception:  # a message of a future SDK must not end a run
         return [Event("unknown", type(message).__name__, raw=message)]
+    return events
 
 
 def context_level(usage: object) -> int | None:

@@ -63,7 +63,7 @@ async def ask_what_now(
         _change_goal(ctx, texts, words, goal_path)
         _keep(channel, ctx, words, texts("workflow.labels.goal_changed"), brief_path)
         return Decision(accepted=False, words=texts("workflow.work.goal_changed", words=words, goal_path=goal_path))
-    words = answer if answer != wrong else f"{wrong} ({reason})"
+    words = f"{wrong} ({reason})" if answer in (wrong, "") else answer
     _keep(channel, ctx, words, texts("workflow.labels.overruled"), brief_path)
     return Decision(accepted=False, words=texts("workflow.work.overruled", words=words))
 
@@ -99,9 +99,9 @@ def _option(answer: str, options: list[str]) -> str:
     Texts are compared without case, a full stop, and the width of characters: people type "," for "，".
     """
     said = answer.strip()
-    if said.isdecimal() and 1 <= int(said) <= len(options):
-        return options[int(said) - 1]
-    return next((option for option in options if _folded(option) == _folded(said)), said)
+    numbered = {str(number): option for number, option in enumerate(options, 1)}
+    meant = numbered.get(_folded(said))
+    return meant or next((option for option in options if _folded(option) == _folded(said)), said)
 
 
 def _folded(answer: str) -> str:

@@ -256,6 +256,25 @@ def test_payloads_are_json_whatever_was_typed() -> None:
         event.text.encode()
 
 
+def test_agents_are_told_nothing_the_api_would_refuse() -> None:
+    """A lone half of a surrogate pair in a session would be in every request from then on."""
+    channel = HumanChannel(lang="en")
+    with Agents() as agents:
+        calls = [agents.start(channel.ask(question)) for question in ("one \ud83d", "two")]
+        waiting(channel, 2)
+        first, second = channel.pending()
+        assert channel.answer(first.id, "nul \0 and \udfff")
+        assert channel.decline(second.id, "not \ud83d now")
+        answered, declined = (call.result(5) for call in calls)
+    assert (answered.question, channel.reply(answered)) == ("one ?", "nul \0 and ?")
+    assert "not ? now" in channel.reply(declined)
+    assert channel.redeliver(first.id)
+    channel.send("said \ud83d")
+    told = [mail.text for mail in channel.take_mail()]
+    assert "one ?" in told[0]
+    assert told[1] == "said ?"
+
+
 def test_close_lets_every_waiting_call_go_as_declined() -> None:
     screen = Screen()
     channel = HumanChannel(on_event=screen)

@@ -52,6 +52,21 @@ def test_thinking_is_the_thought() -> None:
     assert (event.kind, event.text, event.payload) == ("thinking", "Hm.", {"context": 675})
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        said(TextBlock("half \ud83d")),
+        said(ThinkingBlock("half \ud83d", "signature")),
+        said(TextBlock("half \ud83d"), error="server_error"),
+        UserMessage(content="half \ud83d", parent_tool_use_id="toolu_parent"),
+        UserMessage(content=[ToolResultBlock("toolu_1", "half \ud83d")]),
+    ],
+    ids=["text", "thinking", "error", "prompt", "tool_result"],
+)
+def test_half_a_character_at_a_cut_can_be_shown_and_sent_on(message: object) -> None:
+    assert only(message).text == "half ?"
+
+
 def test_without_usage_there_is_no_context_level() -> None:
     assert only(said(TextBlock("Hello"))).payload == {}
     assert context_level({}) == 0

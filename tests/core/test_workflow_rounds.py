@@ -207,7 +207,10 @@ def test_words_against_a_verdict_reach_the_next_judge_even_if_the_disk_refuses_t
     assert len(case.channel.ui_errors) == 1
 
 
-@pytest.mark.parametrize("answer", [f"{ACCEPT}（但先补上截图）", f"不{ACCEPT}", f"{ACCEPT}?"])
+@pytest.mark.parametrize(
+    "answer",
+    [f"{ACCEPT}（但先补上截图）", f"不{ACCEPT}", f"{ACCEPT}?", "0", "4", pytest.param("9" * 5000, id="5000 digits")],
+)
 def test_an_option_with_anything_added_is_no_option(tmp_path: Path, answer: str) -> None:
     case = Case(tmp_path, {"干活·判定#1": UNREACHABLE, "干活·判定#2": ACHIEVED}, (answer,))
     ctx = case.run()
@@ -230,7 +233,7 @@ def test_an_unreachable_goal_can_be_changed(tmp_path: Path) -> None:
     assert "不要截图了" in Brief.load(case.brief_path).amendments
 
 
-@pytest.mark.parametrize("answer", [WRONG, "3"])
+@pytest.mark.parametrize("answer", [WRONG, "3", "３", ""])
 def test_a_verdict_can_be_called_wrong_and_the_next_judge_hears_of_it(tmp_path: Path, answer: str) -> None:
     case = Case(tmp_path, {"干活·判定#1": UNREACHABLE, "干活·判定#2": ACHIEVED}, (answer,))
     ctx = case.run()
