@@ -11,12 +11,14 @@ UNTRUSTED = "REQUESTS_CA_BUNDLE can name the certificate of your own authority; 
 NOT_OURS = "Is that address flower-server's? Look at --url and at what stands between."
 UNAUTHORIZED = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME --scope SCOPE` makes one."
 TOO_SMALL = "This needs a token of a larger scope: `flower-server token add NAME --scope steer` or `--scope start`."
+MAYBE_DONE = "It may have been carried out all the same."
 OTHER_VERSION = "Server and client may be of different versions: `flower-client doctor` compares them."
 
 _BY_SLUG = {
     "unknown-run": "`flower-client runs` lists them.",
     "workspace-busy": "Follow that run with `flower-client watch`, or take another --workspace.",
-    "ask-settled": "`flower-client asks RUN_ID` shows what waits.",
+    "ask-settled": "`flower-client asks RUN_ID --all` shows how it was settled.",
+    "unknown-ask": "`flower-client asks RUN_ID` shows what waits.",
     "which-run": "Name the run; `flower-client runs` lists them.",
     "unknown-document": "`flower-client docs RUN_ID` lists those there are.",
     "unknown-file": "`flower-client files RUN_ID` lists what is there.",

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Unpack
 from urllib.parse import quote
 
 from flower_client.config import DEFAULT_URL, TIMEOUT_S
-from flower_client.errors import BadReply, ConfigError
+from flower_client.errors import BadReply, ConfigError, Refused
 from flower_client.fields import Json, as_object
 from flower_client.files import Document, FileList, checked_path, fetch
 from flower_client.models import Ask, Page, Run, RunList, Settled
@@ -117,7 +117,11 @@ class FlowerClient:
 
         Raises Refused with slug ``not-ended`` while it goes on, ``unknown-run`` once it is gone.
         """
-        self._transport.call("DELETE", _path(run_id))
+        try:
+            self._transport.call("DELETE", _path(run_id))
+        except Refused as error:
+            if not (error.maybe_done and error.slug == "unknown-run"):
+                raise  # else the attempt whose reply was lost has deleted it
 
     # --- documents and files ---
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import click
 
-import flower_client
 from flower_client.app import App, command, option, pass_app
 from flower_client.complete import run_id
 from flower_client.exits import Exit
@@ -108,7 +105,7 @@ def events(app: App, run_id: str, after: int, limit: int | None, wait: float, fo
             limit=min(limit, 1000) if limit else None,
             wait_s=25.0 if follow else wait,
             give_up_after_s=3600.0 if follow else 10.0,
-            on_notice=_teller(app),
+            on_notice=lambda notice: app.tell(notice.text, notice=notice.kind, message=notice.text),
         )
         for number, event in enumerate(watch, 1):
             click.echo(json_line(event.raw))
@@ -116,19 +113,6 @@ def events(app: App, run_id: str, after: int, limit: int | None, wait: float, fo
                 break
     if watch.losses:
         click.get_current_context().exit(Exit.LOST)
-
-
-def _teller(app: App) -> Callable[[flower_client.Notice], None]:
-    """Says what a watch has to say of itself; of an outage once, however many attempts it takes."""
-    away = False
-
-    def tell(notice: flower_client.Notice) -> None:
-        nonlocal away
-        if not (away and notice.kind == "outage"):
-            app.tell(notice.text, notice=notice.kind, message=notice.text)
-        away = notice.kind == "outage"
-
-    return tell
 
 
 @command()

@@ -152,7 +152,7 @@ def _go(
             run = begin(client, common)
         except Unreachable as error:
             if error.maybe_done:
-                error.hint += f" The run may have begun: repeat this with --idempotency-key {key} to find out safely."
+                error.hint += f" Repeat this with --idempotency-key {key} to find out safely."
             raise
         app.put(run.raw, [run.id])
         if given["watch"]:

@@ -69,7 +69,8 @@ class ProblemError(FlowerClientError):
     """The server refused with a problem document (RFC 9457).
 
     ``slug`` is the document's type, the only member to decide by. ``document`` is all of it.
-    ``retry_after_s`` as in :class:`Unreachable`.
+    ``retry_after_s`` as in :class:`Unreachable`. ``maybe_done`` is whether an earlier attempt, whose reply was lost,
+    may have been carried out: then the refusal may be of what has been done already.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class ProblemError(FlowerClientError):
         self.slug = str(document.get("type") or "about:blank")
         self.detail = str(document.get("detail") or document.get("title") or f"HTTP {status}")
         self.retry_after_s = retry_after_s
+        self.maybe_done = False
         super().__init__(self.detail + _fields(document.get("errors")), hint=hint)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import select
 import threading
 from collections.abc import Callable
@@ -21,17 +22,26 @@ except ImportError:  # pragma: no cover - Windows has neither termios nor poll()
 #: How long, in seconds, to leave the terminal alone when this process is not in its foreground.
 BACKGROUND_PAUSE_S = 0.2
 
+#: Begun when something else was on the screen, and so about neither.
+OVERTAKEN = "something came up while you typed it"
+#: Typed with keys that a terminal hands on as control characters.
+KEYS = "a key such as an arrow got into it"
+#: As long as Linux lets a line become in a terminal: what is typed or pasted beyond that is lost without a word.
+LONGEST_LINE = 4095
+CUT = f"a terminal cuts lines off at {LONGEST_LINE} bytes: `flower-client say` and `answer` take longer ones"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
 
 @dataclass(frozen=True)
 class Line:
     """One line as typed, without its end. ``about`` is what :meth:`Keyboard.show` had been told last, or empty.
 
-    ``overtaken``: it was begun when something else was on the screen, and so is about neither.
+    ``unfit`` is why nothing must be done with it, for people: one of the constants above, or empty.
     """
 
     text: str
     about: str = ""
-    overtaken: bool = False
+    unfit: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class Keyboard:
 
     def __init__(self, fd: int, deliver: Callable[[Line | InputClosed], object]) -> None:
         self._fd = fd
+        self._terminal = os.isatty(fd)
         self._deliver = deliver
         self._about = ""
         self._begun = ""  # of the line being typed, what was typed before the last show()
@@ -78,7 +89,7 @@ class Keyboard:
         """
         with self._lock:
             self._read_what_is_there()
-            if os.isatty(self._fd):
+            if self._terminal:
                 self._take_in(self._unended())
             self._begun += self._pending
             self._pending = ""
@@ -122,8 +133,15 @@ class Keyboard:
             lines.append(self._pending)
             self._pending = ""
         for line in lines:
-            self._deliver(Line((self._begun + line).removesuffix("\r"), self._about, overtaken=bool(self._begun)))
+            text = (self._begun + line).removesuffix("\r")
+            self._deliver(Line(text, self._about, OVERTAKEN if self._begun else self._flaw(text)))
             self._begun = ""
+
+    def _flaw(self, text: str) -> str:
+        """What the terminal has done to a line; from elsewhere it is what was meant."""
+        if not self._terminal:
+            return ""
+        return CUT if len(text.encode()) >= LONGEST_LINE else KEYS if _CONTROL.search(text) else ""
 
     def _unended(self) -> bytes:
         """What a terminal keeps of a line until it is ended: it only gives it away while it does no editing."""

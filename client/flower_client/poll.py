@@ -31,7 +31,8 @@ PageSource = Callable[[dict[str, Any]], Page]
 class Notice:
     """Something about the watch itself: an ``outage`` and its end (``back``), or a ``loss``.
 
-    ``delay_s`` is how long the watch pauses before it tries again.
+    Of an outage every reason is told once, however many attempts it takes. ``delay_s`` is how long, in seconds, the
+    watch pauses before the next one.
     """
 
     kind: Literal["outage", "back", "loss"]
@@ -84,6 +85,7 @@ class Watch(Iterator[Event]):
         self._contact = self._recovered = self._skip_gap = False
         self._failures = self._miscounts = self._mends = self._idle = 0
         self._failing_since = 0.0
+        self._told: set[str] = set()  # the reasons of the outage that goes on
         self._events = self._flatten()
 
     def __next__(self) -> Event:
@@ -170,6 +172,7 @@ class Watch(Iterator[Event]):
         self._tail = None
         self._skip_gap = False
         self._contact = True
+        self._told.clear()
         self._failures = self._miscounts = self._mends = 0
 
     def _mend(self, error: Refused) -> bool:
@@ -211,7 +214,9 @@ class Watch(Iterator[Event]):
         limit = self._give_up_after_s
         if limit is not None and now + pause - self._failing_since > limit:
             raise error
-        self._notify(Notice("outage", str(error), pause))
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self._notify(Notice("outage", str(error), pause))
         self._sleep(pause)
 
     def _breathe(self, page: Page, took_s: float) -> None:

@@ -61,7 +61,6 @@ class WatchSession:
         self._announced: set[str] = set()
         self._current: Ask | None = None
         self._menu_open = False
-        self._outage_told = False
 
     def run(self) -> Exit:
         """Watch until there is a reason to leave. Raises FlowerClientError, or KeyboardInterrupt to leave at once."""
@@ -153,12 +152,8 @@ class WatchSession:
 
     def _on_notice(self, notice: Notice) -> None:
         if notice.kind == "outage":
-            # Once per outage; a restart that takes minutes would fill the screen otherwise.
-            if not self._outage_told:
-                self._note(f"{notice.text}; trying again until the server is back", "yellow")
-            self._outage_told = True
+            self._note(f"{notice.text}; trying again until the server is back", "yellow")
             return
-        self._outage_told = False
         self._asked_server = False  # who knows what was asked and answered meanwhile
         if notice.kind == "loss":  # a journal out of a backup: what was answered there may wait again
             self._questions, self._announced = Questions(), set()
@@ -227,9 +222,9 @@ class WatchSession:
     # --- the keyboard ---
 
     def _on_line(self, line: Line) -> Exit | None:
-        if line.overtaken:
+        if line.unfit:
             if line.text.strip():
-                self._note(f"not sent, as something came up while you typed it: {one_line(line.text)}", "yellow")
+                self._note(f"not sent, as {line.unfit}: {one_line(line.text)}", "yellow")
             return None
         if line.about == MENU:
             return self._choose(line.text) if self._menu_open else None
@@ -264,7 +259,8 @@ class WatchSession:
         try:
             self._client.say(self.run_id, words)
         except FlowerClientError as error:
-            self._note(f"not sent: {error.advice}", "red")
+            unsure = isinstance(error, Unreachable) and error.maybe_done
+            self._note(f"{'perhaps ' if unsure else ''}not sent: {error.advice}", "red")
 
     def _on_oracle(self, found: OracleAnswer) -> None:
         if self._options.as_json:

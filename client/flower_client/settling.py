@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flower_client.api import FlowerClient
-from flower_client.errors import BadReply, FlowerClientError, Refused
+from flower_client.errors import BadReply, FlowerClientError, Refused, Unreachable
 from flower_client.models import Ask
 from flower_client.prompt import Choice
 
@@ -34,7 +34,8 @@ def settle(client: FlowerClient, run_id: str, ask: Ask, choice: Choice) -> Settl
         settled = _as_settled(ask, error)
         return Settlement(settled, f"too late: {as_settled(settled)}" if settled.answered_by else f"{ask.id}: {error}")
     except FlowerClientError as error:
-        return Settlement(trouble=f"{ask.id} still waits: {error.advice}", error=error)
+        waits = "may still wait" if isinstance(error, Unreachable) and error.maybe_done else "still waits"
+        return Settlement(trouble=f"{ask.id} {waits}: {error.advice}", error=error)
 
 
 def as_settled(ask: Ask) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
-from flower_client.advice import NOT_OURS, URL, for_connection, for_problem
+from flower_client.advice import MAYBE_DONE, NOT_OURS, URL, for_connection, for_problem
 from flower_client.config import TIMEOUT_S
 from flower_client.errors import (
     BadReply,
@@ -104,8 +104,8 @@ class Transport:
     ) -> Reply:
         """Exchange, and repeat up to ``attempts`` times in all while there is no usable reply.
 
-        Only for GET, or with an idempotency ``key``, under which the server carries a request out once however often
-        it arrives. Raises what :meth:`exchange` raises.
+        Only for GET and DELETE, or with an idempotency ``key``, under which the server carries a request out once
+        however often it arrives. Raises what :meth:`exchange` raises, with what earlier attempts may have done.
         """
         failures, maybe_done = 0, False
         while True:
@@ -113,9 +113,10 @@ class Transport:
                 return self.exchange(method, path, params=params, body=body, key=key)
             except (Unreachable, ProblemError) as error:
                 failures += 1
-                if isinstance(error, Unreachable):
-                    maybe_done = error.maybe_done = error.maybe_done or maybe_done
+                maybe_done = error.maybe_done = error.maybe_done or maybe_done
                 if failures >= self.attempts or not may_succeed_later(error):
+                    if maybe_done and method != "GET" and isinstance(error, Unreachable):
+                        error.hint = f"{error.hint} {MAYBE_DONE}".lstrip()
                     raise
                 self.sleep(pause_after(error, failures, self.backoff))
 

@@ -1,14 +1,16 @@
-"""A server, a run on it, and a client that never really sleeps."""
+"""A server, a run on it, a client that never really sleeps, and a watch in a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from flower_client import FlowerClient
 
 from tests.client.scripted_run import ScriptedRun
 from tests.client.scripted_server import ScriptedServer
+from tests.client.terminal import Terminal, terminal
 
 
 @pytest.fixture
@@ -34,3 +36,11 @@ def sleeps() -> list[float]:
 def client(server: ScriptedServer, sleeps: list[float]) -> Iterator[FlowerClient]:
     with FlowerClient(server.url, sleep=sleeps.append) as client:
         yield client
+
+
+@pytest.fixture
+def watching(server: ScriptedServer, run: ScriptedRun, tmp_path: Path) -> Iterator[Terminal]:
+    """watch in a terminal, with the first event on the screen."""
+    with terminal("watch", "r1", home=tmp_path, url=server.url) as opened:
+        opened.see("· run created")
+        yield opened

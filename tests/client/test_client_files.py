@@ -14,7 +14,7 @@ import pytest
 from flower_client import BadReply, ConfigError, FlowerClient, Refused, Unreachable
 
 from tests.client.scripted_run import ScriptedRun
-from tests.client.scripted_server import ScriptedServer, cut, hang_up, html
+from tests.client.scripted_server import ScriptedServer, cut, hang_up, html, refusal
 from tests.client.test_client_command import Command
 
 BODY = bytes(range(256)) * 4000
@@ -190,6 +190,30 @@ def test_a_terminal_is_shown_a_file_without_what_it_would_act_on(
         pass
     os.close(ours)
     assert shown == ("one\r\ntwo\N{REPLACEMENT CHARACTER}\r\n".encode() if code == 0 else b"")
+
+
+def test_a_deletion_whose_reply_was_lost_has_been_done_and_any_other_missing_run_is_refused(
+    client: FlowerClient, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.finish()
+    server.faults.append(hang_up)
+    client.delete("r1")
+    assert len(server.asked_for("r1", "DELETE")) == 2
+    with pytest.raises(Refused) as refused:  # asked once, so there is nothing it could have done
+        client.delete("r1")
+    assert refused.value.slug == "unknown-run"
+    server.faults.append(refusal(429, "busy", "0"))  # a refusal is a reply: nothing was lost
+    with pytest.raises(Refused):
+        client.delete("r1")
+
+
+def test_a_lost_reply_does_not_hide_another_refusal_of_a_deletion(
+    client: FlowerClient, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    server.faults.append(hang_up)
+    with pytest.raises(Refused) as refused:
+        client.delete("r1")
+    assert refused.value.slug == "not-ended"
 
 
 def test_delete_says_what_it_did(command: Command, run: ScriptedRun) -> None:

@@ -10,7 +10,7 @@ import termios
 from collections.abc import Iterator
 
 import pytest
-from flower_client.keyboard import InputClosed, Keyboard, Line
+from flower_client.keyboard import CUT, KEYS, LONGEST_LINE, OVERTAKEN, InputClosed, Keyboard, Line
 
 from tests.support import eventually
 
@@ -53,7 +53,7 @@ def test_a_line_belongs_to_what_was_shown_when_it_was_begun_however_late_it_is_r
         keyboard.show("q1")
         os.write(write, b" it\nto q1\n")
         keyboard.show("q2")
-        assert got == [Line("for the inbox"), Line("half of it", "q1", overtaken=True), Line("to q1", "q1")]
+        assert got == [Line("for the inbox"), Line("half of it", "q1", OVERTAKEN), Line("to q1", "q1")]
         keyboard.start()
         os.write(write, b"late\n")
         eventually(lambda: len(got) == 4)
@@ -80,7 +80,35 @@ def test_a_line_under_way_in_a_terminal_is_kept_from_what_overtakes_it(got: Got)
     finally:
         os.close(master)
         os.close(slave)
-    assert got == [Line("for the inbox"), Line("half öf it", "q2", overtaken=True), Line("2", "q2")]
+    assert got == [Line("for the inbox"), Line("half öf it", "q2", OVERTAKEN), Line("2", "q2")]
+
+
+def test_a_line_that_the_terminal_cut_or_that_holds_keys_is_marked(got: Got) -> None:
+    master, slave = pty.openpty()
+    try:
+        keyboard = Keyboard(slave, got.append)
+        keyboard.start()
+        for text in ("a" * 10_000, "ä" * 3000, "b" * (LONGEST_LINE - 1), "\x1b[A", "a\x16\x00b", "a\tb"):
+            os.write(master, f"{text}\n".encode())
+        eventually(lambda: len(got) == 6)
+        keyboard.stop()
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert all(isinstance(line, Line) for line in got)
+    assert [line.unfit for line in got if isinstance(line, Line)] == [CUT, CUT, "", KEYS, KEYS, ""]
+    assert got[0] == Line("a" * LONGEST_LINE, "", CUT)
+
+
+def test_what_comes_through_a_pipe_is_taken_as_it_is(got: Got) -> None:
+    with pipe() as (read, write):
+        keyboard = Keyboard(read, got.append)
+        keyboard.start()
+        for text in ("a" * 10_000, "\x1b[A"):
+            os.write(write, f"{text}\n".encode())
+        eventually(lambda: len(got) == 2)
+        keyboard.stop()
+    assert got == [Line("a" * 10_000), Line("\x1b[A")]
 
 
 def test_stop_ends_it_while_nothing_is_typed_and_leaves_the_rest_unread(got: Got) -> None:

@@ -150,10 +150,10 @@ def test_an_outage_is_told_as_json_too_and_the_events_are_whole(
     script: Script, server: ScriptedServer, run: ScriptedRun
 ) -> None:
     run.finish()
-    server.faults.extend([html(), refusal(503, "not-ready", "0")])
+    server.faults.extend([html(), refusal(503, "not-ready", "0"), html()])
     result = script("events", "r1", "--json")
     assert [json.loads(line)["seq"] for line in result.stdout.splitlines()] == [1, 2]
-    assert [json.loads(line)["notice"] for line in result.stderr.splitlines()] == ["outage", "back"]
+    assert [json.loads(line)["notice"] for line in result.stderr.splitlines()] == ["outage", "outage", "back"]
 
 
 def test_events_come_line_by_line_while_the_run_goes_on(script: Script, run: ScriptedRun) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.client.scripted_run import ScriptedRun
 from tests.client.scripted_server import ScriptedServer
@@ -15,13 +12,6 @@ from tests.client.terminal import CTRL_C, CTRL_D, Terminal, terminal
 from tests.support import eventually
 
 PROMPT = "q{}> "
-
-
-@pytest.fixture
-def watching(server: ScriptedServer, run: ScriptedRun, tmp_path: Path) -> Iterator[Terminal]:
-    with terminal("watch", "r1", home=tmp_path, url=server.url) as opened:
-        opened.see("· run created")
-        yield opened
 
 
 def test_a_number_picks_an_option_and_text_answers(watching: Terminal, run: ScriptedRun) -> None:

@@ -82,8 +82,23 @@ def test_reads_again_after_a_reply_that_is_none(
     server.faults.extend([fault, fault, fault])
     assert seqs(watch) == [5, 6, 7, 8, 9]
     assert watch.losses == []
-    assert [notice.kind for notice in notices] == ["outage", "outage", "outage", "back"]
+    assert [notice.kind for notice in notices] == ["outage", "back"]
     assert len(sleeps) == 3
+
+
+def test_of_an_outage_every_reason_is_told_once_and_of_the_next_one_anew(
+    client: FlowerClient, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.say("one", "two")
+    notices: list[Notice] = []
+    watch = client.watch("r1", limit=1, on_notice=notices.append)
+    assert next(watch).seq == 1
+    server.faults.extend([hang_up, html(502), html(502), hang_up, html(502)])
+    assert next(watch).seq == 2
+    server.faults.extend([html(502), html(502)])
+    assert next(watch).seq == 3
+    assert [notice.kind for notice in notices] == ["outage", "outage", "back", "outage", "back"]
+    assert notices[0].text != notices[1].text == notices[3].text
 
 
 def test_the_backoff_is_full_jitter_up_to_thirty_seconds(
