@@ -29,8 +29,8 @@ DECLINE = Choice()
 def interpret(ask: Ask, line: str) -> Choice | str:
     """What ``line`` answers to ``ask``: a number picks an option, text answers, an empty line skips.
 
-    A number that is no option's is a slip rather than an answer, so what comes back is a string that says so. Digits
-    count in any width, as input methods give them.
+    A number that is no option's is a slip rather than an answer, so what comes back is a string that says so; unless
+    these are an option's very words. Digits count in any width, as input methods give them.
     """
     words = line.strip()
     if not words:
@@ -40,6 +40,8 @@ def interpret(ask: Ask, line: str) -> Choice | str:
         number = int(digits)
         if 1 <= number <= len(ask.options):
             return Choice(option=number)
+        if words in ask.options:
+            return Choice(text=words)
         return f"there is no option {number}; give 1 to {len(ask.options)}, or an answer in words"
     return Choice(text=words)
 

@@ -247,6 +247,42 @@ def test_looking_in_words(command: Command, run: ScriptedRun) -> None:
     assert "Work  yes  $0.50" in command("steps", "r1").stdout
 
 
+def test_a_number_as_the_text_of_an_answer_picks_an_option_and_no_other_number_is_sent(
+    command: Command, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Rye?", ["yes", "no"])
+    beyond = command("answer", "r1", "q1", "9")
+    assert (beyond.exit_code, beyond.stdout) == (Exit.USAGE, "")
+    assert "there is no option 9; give 1 to 2, or an answer in words" in beyond.stderr
+    assert not server.asked_for("answer")
+    assert command("answer", "r1", "q1", "２").stdout == "q1: answered with option 2, no\n"
+    run.ask("q2", "How many?", ["20", "2", "1"])
+    assert command("answer", "r1", "q2", "2").stdout == "q2: answered\n"  # the words of an option are what they say
+    run.ask("q3", "How many?")
+    assert command("answer", "r1", "q3", "9").exit_code == 0
+    assert [ask["answer"] for ask in run.asks.values()] == ["no", "2", "9"]
+    assert command("answer", "r1", "q4", "9").exit_code == Exit.REFUSED
+
+
+def test_a_question_that_was_settled_or_never_asked_comes_with_where_to_look(
+    command: Command, run: ScriptedRun
+) -> None:
+    run.ask("q1", "Rye?")
+    run.settle("q1", "answered", "yes")
+    assert "`flower-client asks RUN_ID --all` shows how it was settled" in command("answer", "r1", "q1", "no").stderr
+    assert "`flower-client asks RUN_ID` shows what waits" in command("answer", "r1", "q7", "no").stderr
+
+
+def test_a_message_that_may_have_arrived_is_not_said_to_have_failed(
+    command: Command, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    server.faults.extend([html()] * 3)
+    assert "It may have been carried out all the same." in command("say", "r1", "more salt").stderr
+    assert run.mail == ["more salt"]
+    server.stop()
+    assert "carried out" not in command("say", "r1", "less salt").stderr
+
+
 def test_steering_in_words(command: Command, run: ScriptedRun) -> None:
     run.ask("q1", "Rye?", ["yes", "no"])
     run.ask("q2", "Salt?")
