@@ -37,7 +37,7 @@ class Bot:
                 keep(self.told, json.dumps({"after": event.seq, "epoch": watch.epoch}))  # never before it is told
 
     def notice(self, notice: Notice) -> None:
-        if notice.kind == "loss":  # an outage ends by itself, and would be told anew with every attempt
+        if notice.kind == "loss":  # an outage ends by itself
             self.chat.post(notice.text)
 
     def tell(self, event: Event) -> None:
