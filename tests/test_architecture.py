@@ -19,7 +19,7 @@ CORE_RANKS = (
     ("agent", "documents", "hook_input", "looks", "operands", "output_files", "quiet_git", "shell", "rescue"),
     ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
-    ("guards", "spill", "context_watch", "call"),
+    ("guards", "spill", "context_watch", "ledger", "call"),
     ("claude", "roles"),
     ("handoff_turn",),
     ("step_loop",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flower_core.call import Ledger
+from flower_core.ledger import Ledger
 
 
 def test_the_first_total_of_a_new_session_is_its_cost() -> None:
