@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from flower_core.aside import OracleAnswer, ask_oracle
     from flower_core.claude.hooks import merge_hooks
     from flower_core.claude.messages import normalize
+    from flower_core.claude.options import build_options
     from flower_core.documents import Brief, Goal, Handoff, Verdict
     from flower_core.errors import (
         AgentProgramMissing,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from flower_core.events import EVENT_KINDS, Event, EventKind, EventSink
     from flower_core.human import Ask, HumanChannel, Mail
     from flower_core.manifest import StepResult
-    from flower_core.resilience import Resilience
+    from flower_core.resilience import Resilience, classify, endpoint, reachable
     from flower_core.roles import clarify, coordinator, integrator, judge, oracle, worker
     from flower_core.runtime import Runtime
     from flower_core.sessions import SqliteSessionStore
@@ -52,12 +53,13 @@ else:
         "aside": ("OracleAnswer", "ask_oracle"),
         "claude.hooks": ("merge_hooks",),
         "claude.messages": ("normalize",),
+        "claude.options": ("build_options",),
         "documents": ("Brief", "Goal", "Handoff", "Verdict"),
         "errors": ("AgentProgramMissing", "CredentialsMissing", "FlowerError", "StepAbort", "UnknownLanguage"),
         "events": ("EVENT_KINDS", "Event", "EventKind", "EventSink"),
         "human": ("Ask", "HumanChannel", "Mail"),
         "manifest": ("StepResult",),
-        "resilience": ("Resilience",),
+        "resilience": ("Resilience", "classify", "endpoint", "reachable"),
         "roles": ("clarify", "coordinator", "integrator", "judge", "oracle", "worker"),
         "runtime": ("Runtime",),
         "sessions": ("SqliteSessionStore",),
@@ -128,9 +130,12 @@ __all__ = [
     "Worker",
     "Workflow",
     "ask_oracle",
+    "build_options",
     "clarify",
     "clarify_step",
+    "classify",
     "coordinator",
+    "endpoint",
     "goal_step",
     "integrator",
     "is_ephemeral",
@@ -138,6 +143,7 @@ __all__ = [
     "merge_hooks",
     "normalize",
     "oracle",
+    "reachable",
     "starter_flow",
     "wake_state",
     "with_goal",
