@@ -83,6 +83,10 @@ class Runtime:
         run_id: str = "",
         lang: str = DEFAULT_LANG,
     ) -> None:
+        if spill_threshold is not None and spill_threshold < 0:
+            raise ValueError(f"spill_threshold must be 0 (off) or more, not {spill_threshold}")
+        if store is not None and (trim, ephemeral, keep_denials) != (False, True, 1):
+            raise ValueError("a store of your own rewrites by its own rewriters; give it those you want")
         self._environ = dict(os.environ if environ is None else environ)
         check_credentials(self._environ)
         model = endpoint({**self._environ, "ANTHROPIC_BASE_URL": upstream} if upstream else self._environ)
@@ -98,20 +102,9 @@ class Runtime:
         self.on_session: SessionListener | None = None
         self._manifest = Manifest(self.run_dir / "manifest.json", self.run_id)
         config, launcher = _made(config_dir or self.run_dir / "config" / self.run_id), write_launcher(self.run_dir)
-        rewriting = rewriters(
-            outputs=OutputFiles((self.workbench or Workbench(self.workspace)).spill, lang),
-            raw_root=config if config_dir else config.parent,  # of earlier runs, too
-            ephemeral=ephemeral,
-            trim_all=trim,
-            keep_denials=keep_denials,
-            lang=lang,
-        )
-        if spill_threshold is not None and spill_threshold < 0:
-            raise ValueError(f"spill_threshold must be 0 (off) or more, not {spill_threshold}")
-        if store is not None and (trim, ephemeral, keep_denials) != (False, True, 1):
-            raise ValueError("a store of your own rewrites by its own rewriters; give it those you want")
+        raw_root = config if config_dir else config.parent  # of earlier runs, too
         # Last of what can fail: a store that is open has a thread.
-        self._store = store or SqliteSessionStore(self.run_dir / SESSIONS_FILE, rewriters=rewriting)
+        self._store = store or self._open_store(raw_root, ephemeral, trim, keep_denials)
         self._owns_store = store is None
         self._around = Surroundings(
             workspace=self.workspace,
@@ -134,6 +127,18 @@ class Runtime:
         if isinstance(given, Workbench):
             return given
         return Workbench(self.workspace, home=self.run_dir / "workbench", lang=self.lang).ensure() if given else None
+
+    def _open_store(self, raw_root: Path, ephemeral: bool, trim: bool, keep_denials: int) -> SqliteSessionStore:
+        """The store in ``run_dir``; below ``raw_root`` lies what the agent program keeps of outputs too long for it."""
+        rewriting = rewriters(
+            outputs=OutputFiles((self.workbench or Workbench(self.workspace)).spill, self.lang),
+            raw_root=raw_root,
+            ephemeral=ephemeral,
+            trim_all=trim,
+            keep_denials=keep_denials,
+            lang=self.lang,
+        )
+        return SqliteSessionStore(self.run_dir / SESSIONS_FILE, rewriters=rewriting)
 
     async def run(
         self,
