@@ -65,19 +65,24 @@ def create_app(
     app.extensions[EXTENSION] = own
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
-    app.register_error_handler(Problem, render)
-    app.register_error_handler(HTTPException, _render_http)
-    app.register_error_handler(sqlite3.Error, _render_disk)
-    app.register_error_handler(JournalUnavailable, _render_disk)
-    app.register_error_handler(Exception, _render_fault)
-    app.before_request(_begin)
-    app.before_request(_refuse_redirects)
-    app.after_request(_finish)
+    _attend(app)
     if book is not None:
         app.wsgi_app = EventsApp(  # type: ignore[method-assign]
             book, own.guard, app.wsgi_app, own.resolve, observe=own.metrics.observe
         )
     return app
+
+
+def _attend(app: Flask) -> None:
+    """What happens before and after every request, and with whatever a view raises."""
+    app.before_request(_begin)
+    app.before_request(_refuse_redirects)
+    app.after_request(_finish)
+    app.register_error_handler(Problem, render)
+    app.register_error_handler(HTTPException, _render_http)
+    app.register_error_handler(sqlite3.Error, _render_disk)
+    app.register_error_handler(JournalUnavailable, _render_disk)
+    app.register_error_handler(Exception, _render_fault)
 
 
 def render(problem: Problem) -> Response:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from claude_agent_sdk import AgentDefinition, ClaudeAgentOptions
+from claude_agent_sdk.types import SystemPromptPreset
 
 from flower_core.agent import AgentSpec, Worker
 from flower_core.claude.environment import CONFIG_DIR, session_environment
@@ -64,13 +65,7 @@ def build_options(
     """
     opening = opening or Opening()
     tools = spec.every_tool()
-    bench = around.workbench if spec.workbench else None
-    environ = session_environment(
-        around.environ,
-        config_dir=around.config_dir if opening.resume is None else _unmade(around.config_dir),
-        extra={**_compaction(spec, around.handoff), **spec.env},
-        tool_timeout_s=spec.tool_timeout_s,
-    )
+    environ = _environment(spec, around, opening)
     rules = rules_for(
         spec,
         workspace=around.workspace,
@@ -78,17 +73,11 @@ def build_options(
         spill_threshold=around.spill_threshold,
         environ=environ,
     )
-    options = ClaudeAgentOptions(
+    return ClaudeAgentOptions(
         tools=[tool for tool in tools if not tool.startswith("mcp__")],
         allowed_tools=tools,
         disallowed_tools=[*spec.disallowed_tools, *_unlisted(spec, tools)],
-        system_prompt={
-            "type": "preset",
-            "preset": "claude_code",
-            "append": _instructions(spec, bench),
-            # A resumed session would otherwise keep the first request's prompt, workbench index and all.
-            "snapshot": False,
-        },
+        system_prompt=_system_prompt(spec, around),
         mcp_servers=dict(spec.mcp_servers),
         strict_mcp_config=True,
         permission_mode=spec.permission_mode,
@@ -109,14 +98,8 @@ def build_options(
         session_store=around.store,
         session_store_flush="eager",
         stderr=stderr,
+        **_session(opening),
     )
-    if opening.resume is None:
-        options.session_id = opening.session_id or None
-    else:
-        options.resume = opening.resume
-        options.fork_session = opening.fork
-        options.resume_session_at = opening.resume_at
-    return options
 
 
 def aside(
@@ -159,9 +142,32 @@ def _unlisted(spec: AgentSpec, tools: list[str]) -> list[str]:
     return [name for name in (HumanChannel.tool_name, HumanChannel.inbox_name) if name not in tools]
 
 
-def _instructions(spec: AgentSpec, bench: Workbench | None) -> str:
-    parts = [spec.instructions, bench.prompt_block() if bench is not None else ""]
-    return "\n\n".join(part for part in parts if part)
+def _session(opening: Opening) -> dict[str, Any]:
+    """Which session it is, as the SDK's options name it."""
+    if opening.resume is None:
+        return {"session_id": opening.session_id or None}
+    return {"resume": opening.resume, "fork_session": opening.fork, "resume_session_at": opening.resume_at}
+
+
+def _environment(spec: AgentSpec, around: Surroundings, opening: Opening) -> dict[str, str]:
+    return session_environment(
+        around.environ,
+        config_dir=around.config_dir if opening.resume is None else _unmade(around.config_dir),
+        extra={**_compaction(spec, around.handoff), **spec.env},
+        tool_timeout_s=spec.tool_timeout_s,
+    )
+
+
+def _system_prompt(spec: AgentSpec, around: Surroundings) -> SystemPromptPreset:
+    """The program's own prompt, with the instructions and the workbench's index behind it."""
+    index = around.workbench.prompt_block() if around.workbench is not None and spec.workbench else ""
+    return {
+        "type": "preset",
+        "preset": "claude_code",
+        "append": "\n\n".join(filter(None, (spec.instructions, index))),
+        # A resumed session would otherwise keep the first request's prompt, workbench index and all.
+        "snapshot": False,
+    }
 
 
 def _definition(worker: Worker) -> AgentDefinition:
