@@ -1,22 +1,31 @@
 """Writing files so that a reader, or a crash, never meets half of one.
 
-Where agents can rearrange what lies there it is done with their rights; see :mod:`flower_core.rights`.
+Where agents can rearrange what lies there it is done with their rights; see :mod:`flower_core.rights`. Whatever they
+put in the place of a file (a pipe, a device, a lock that is never let go) is an error, and nothing waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from flower_core.rights import acting_for
+from flower_core.rights import acting_for, may_hold
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - no such module on Windows, where one process per run_dir must do
     fcntl = None  # type: ignore[assignment]
+
+#: The most that is read of one file, in bytes; a longer one is no text that anybody has written for us.
+MOST_BYTES = 64 << 20
+#: How long a lock is waited for, and how often it is tried, in seconds. Whoever needs one needs it for milliseconds.
+_LOCK_S, _TRY_EVERY_S = 10.0, 0.005
 
 
 def atomic_write(path: Path | str, text: str, *, private: bool = False) -> None:
@@ -60,27 +69,68 @@ def append_text(path: Path | str, text: str) -> None:
     target = Path(path)
     with acting_for(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("a", encoding="utf-8", errors="replace", newline="") as out:
+        handle = open_regular(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="replace", newline="") as out:
             out.write(text)
 
 
+def read_bytes(path: Path | str) -> bytes:
+    """What the file at ``path`` holds, :data:`MOST_BYTES` at most. Raises OSError."""
+    with acting_for(path), os.fdopen(open_regular(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES} bytes", str(path))
+        return file.read(size)
+
+
 def read_text(path: Path | str) -> str:
-    """What the file at ``path`` holds as UTF-8, with U+FFFD for whatever is none. Raises OSError."""
-    with acting_for(path):
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+    """The same as UTF-8, with line feeds at the ends of lines and U+FFFD for whatever is no text. Raises OSError."""
+    return read_bytes(path).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
+    """A descriptor of the regular file at ``path``; anything else is not waited for. Raises OSError."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0), 0o666)
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if not may_hold(handle):
+            raise PermissionError(errno.EACCES, "a link leads to where it must not", str(path))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
 
 
 @contextlib.contextmanager
 def locked(path: Path | str) -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` (made if missing) against every other process and thread that asks."""
+    """Hold an exclusive lock on ``path`` (made if missing) against every other process and thread that asks.
+
+    Raises OSError, TimeoutError when somebody else holds it for ten seconds.
+    """
     target = Path(path)
     with acting_for(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle = target.open("a")
-    with handle:
+        handle = open_regular(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    with os.fdopen(handle, "a"):
         if fcntl is not None:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _lock(handle, target)
         yield
+
+
+def _lock(handle: int, path: Path) -> None:
+    until = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise TimeoutError(errno.ETIMEDOUT, "somebody does not let go of the lock", str(path)) from error
+        time.sleep(_TRY_EVERY_S)
 
 
 def _umask() -> int:

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from flower_core.files import atomic_write
+from flower_core.files import atomic_write, read_bytes
 from flower_core.rights import acting_for
 from flower_core.texts import DEFAULT_LANG, texts_for
 
@@ -47,7 +47,7 @@ class OutputFiles:
         It is read with the rights of whoever owns the folder: the name may have been made up by an agent.
         """
         with acting_for(self.folder):
-            return path.read_bytes().decode("utf-8", "replace")
+            return read_bytes(path).decode("utf-8", "replace")
 
     def remove(self, path: Path) -> None:
         """Remove such a file, with the same rights. Raises OSError."""

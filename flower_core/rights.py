@@ -48,6 +48,16 @@ def acting_for(path: Path | str) -> Iterator[None]:
         _acting.ids = None
 
 
+def may_hold(handle: int) -> bool:
+    """Whether this thread, if it has others' rights, may go on with a file it has opened: only within their places.
+
+    A link of theirs to ``/proc/self`` leads through directories that are closed to them, to what is this process's.
+    """
+    if not getattr(_acting, "ids", None):
+        return True
+    return owners(os.readlink(f"/proc/self/fd/{handle}")) is not None
+
+
 def owners(path: Path | str) -> tuple[int, int] | None:
     """User and group of those whom the place ``path`` is entrusted to; None where it is nobody's but the server's."""
     found = _found(path)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flower_core.files import atomic_write
+from flower_core.files import atomic_write, open_regular
 from flower_core.output_files import FOLDER
 from flower_core.rights import acting_for
 from flower_core.texts import DEFAULT_LANG, texts_for
@@ -207,7 +207,7 @@ def _entry(section: str, path: Path) -> Entry | None:
 
 
 def _desc(path: Path) -> str:
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         for _ in range(DESC_LINES):
             line = file.readline(_LINE_BYTES).decode("utf-8", "replace").strip()
             if line.lower().startswith(DESC_MARK):

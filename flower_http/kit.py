@@ -46,14 +46,23 @@ class Kit:
 
     def check(self, params: StartParams, workspace: Path, lang: str) -> None:
         """Refuse what no run can be made of. Raises Problem 422."""
-        context = self.context(params, workspace, lang)
-        if not context.workbench.root.is_relative_to(self.places.root):
-            # By a link; whatever it leads to would be opened to the agents.
+        try:
+            context = self.context(params, workspace, lang)
+        except RuntimeError as error:  # from Python 3.13 on what is met of them later, and is an OSError
+            raise invalid_body({"workspace": ["has a workbench that is a link in a circle"]}) from error
+        bench, user = context.workbench.root, self.agent_user
+        # By a link; whatever it leads to would be opened to the agents.
+        if not bench.is_relative_to(self.places.root):
             raise invalid_body({"workspace": ["has a workbench that is a link out of the server's workspace root"]})
+        if user is not None and not user.may_admit(bench, workspace):
+            raise invalid_body({"workspace": ["has a workbench that is a link into another workspace"]})
         try:
             self.flows.check(context)
         except ValueError as error:
             raise invalid_body({"flow": [str(error)]}) from error
+        except OSError as error:  # agents may have put anything in the place of a document
+            where = Path(str(error.filename or bench)).name
+            raise invalid_body({"workspace": [f"cannot be looked at: {where}: {error.strerror or error}"]}) from error
 
     def way_to_model(self) -> AbstractContextManager[Mapping[str, str]]:
         """What a session's environment is made of: a token of its own, wherever there is a relay to take it.

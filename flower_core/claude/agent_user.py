@@ -23,7 +23,9 @@ from pathlib import Path
 from flower_core.claude.environment import RUN_AS, agent_program
 from flower_core.claude.launch import hand_over
 from flower_core.errors import AgentUserUnusable
+from flower_core.files import atomic_write
 from flower_core.rights import acting_for, entrust
+from flower_core.workbench import beside
 
 #: Where the group ids of workspaces begin, and how many there are: a range that no distribution gives to anybody
 #: (systemd.io/UIDS-GIDS).
@@ -84,7 +86,7 @@ class AgentUser:
                 place.chmod(place.stat().st_mode & 0o700)
         for place in (self.data_dir / "config", self.data_dir / "tmp", self.workspace_root):
             self._open_way(place)
-        for place in (self.data_dir / "config", self.workspace_root):
+        for place in (self.data_dir / "config", self.data_dir / "tmp", self.workspace_root):
             entrust(place, self.uid)
 
     def environ(self) -> dict[str, str]:
@@ -98,8 +100,11 @@ class AgentUser:
         long as it takes to look at every file once. Returns what to add to the environment: HOME, TMPDIR and
         XDG_RUNTIME_DIR are the run's own, as whatever programs leave there would be open to its neighbours.
 
-        Raises OSError.
+        Raises OSError, also when a link in the workspace has led to a place that is another one's.
         """
+        for place in more:
+            if not self.may_admit(place, workspace):
+                raise PermissionError(f"{place} belongs to another workspace than {workspace}")
         gid = self._group_of(workspace)
         for place in dict.fromkeys(self._top(place) for place in (workspace, *more)):
             place.mkdir(exist_ok=True)
@@ -111,11 +116,21 @@ class AgentUser:
         with acting_for(config_dir):  # in a run that goes on, either may be a link by now
             for place in (home, temporary):
                 place.mkdir(exist_ok=True)
-            # Only root and this group get into a repository's top, so to git it seems to be somebody else's.
-            (home / ".gitconfig").write_text("[safe]\n\tdirectory = *\n", encoding="utf-8")
+        # Only root and this group get into a repository's top, so to git it seems to be somebody else's.
+        atomic_write(home / ".gitconfig", "[safe]\n\tdirectory = *\n")
         ids = {RUN_AS: f"{self.uid}:{gid}"}
         own = {"HOME": str(home), "TMPDIR": str(temporary), "XDG_RUNTIME_DIR": str(temporary)}
         return {**self.environ(), **ids, **own}
+
+    def may_admit(self, place: Path, workspace: Path) -> bool:
+        """Whether agents of ``workspace`` may get ``place``: below the same top, or below the one beside it.
+
+        Both have their links resolved.
+        """
+        if place == self.workspace_root or not place.is_relative_to(self.workspace_root):
+            return False
+        top = self._top(workspace)
+        return self._top(place) in (top, beside(top))
 
     def _group_of(self, workspace: Path) -> int:
         """Always the same for one top directory; by chance the same for two in one of 268 million cases."""

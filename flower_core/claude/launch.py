@@ -29,7 +29,7 @@ def hand_over(folder: str | os.PathLike[str], uid: int, gid: int) -> None:
     """Make everything in ``folder`` belong to ``uid`` and ``gid``, and let only root and that group into it (3770).
 
     Call it as root. Follows no symbolic link. Leaves alone what is somebody else's and has a second name: that may lie
-    where it is not ours to give.
+    where it is not ours to give. Whoever works in there meanwhile cannot have it take anything else for a file.
     """
     os.chown(folder, 0, gid)
     os.chmod(folder, 0o3770)  # noqa: S103 - in this order: a chown takes the set-group-ID bit away
@@ -37,11 +37,22 @@ def hand_over(folder: str | os.PathLike[str], uid: int, gid: int) -> None:
         for name in (*names, *files):
             try:
                 about = os.stat(name, dir_fd=within, follow_symlinks=False)
-                shared = about.st_uid != uid and about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode)
-                if (about.st_uid, about.st_gid) != (uid, gid) and not shared:
-                    os.chown(name, uid, gid, dir_fd=within, follow_symlinks=False)
+                if (about.st_uid, about.st_gid) != (uid, gid):
+                    _give(name, within, uid, gid)
             except FileNotFoundError:  # it has gone meanwhile
                 continue
+
+
+def _give(name: str, within: int, uid: int, gid: int) -> None:
+    """Make what is called ``name`` in the directory ``within`` theirs, unless it is somebody else's with two names."""
+    # Held, and looked at again: by another call with its name it might be something else each time.
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+    try:
+        about = os.fstat(handle)
+        if about.st_uid == uid or about.st_nlink == 1 or stat.S_ISDIR(about.st_mode):
+            os.chown(f"/proc/self/fd/{handle}", uid, gid)
+    finally:
+        os.close(handle)
 
 
 def give_up_root(run_as: str, config_dir: str) -> None:
@@ -52,6 +63,8 @@ def give_up_root(run_as: str, config_dir: str) -> None:
     os.setgroups([])
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
+    # Where root was sent to start may be a link by now, past a directory that is closed to this user.
+    os.chdir(os.getcwd())
     # No program with a set-user-ID bit (su, sudo) gives any of it back.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     os.umask(0o077)

@@ -23,9 +23,9 @@ user = AgentUser("nobody", 65534, 65534, root / "data", root / "data" / "workspa
 user.move_in()
 config, workspace = user.data_dir / "config" / "run", user.workspace_root / "one"
 try:
-    print(sorted(user.admit(config, workspace)))
+    print(sorted(user.admit(config, workspace, *(Path(more).resolve() for more in sys.argv[2:]))))
 except PermissionError as error:
-    print("refused", error.filename)
+    print("refused", error.filename or error)
 """
 GIVEN = "['FLOWER_RUN_AS', 'HOME', 'LOGNAME', 'TMPDIR', 'USER', 'XDG_RUNTIME_DIR']"
 
@@ -39,9 +39,9 @@ def root() -> Iterator[Path]:
         yield Path(made)
 
 
-def admit(root: Path) -> str:
-    """What comes of admitting a run, in a fresh process."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM, root], capture_output=True, text=True, timeout=60)
+def admit(root: Path, *more: Path) -> str:
+    """What comes of admitting a run to the workspace ``one`` and to ``more``, in a fresh process."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, root, *more], capture_output=True, text=True, timeout=60)
     return done.stdout.strip() or done.stderr
 
 
@@ -65,3 +65,33 @@ def test_links_that_an_agent_has_left_lead_the_server_nowhere_that_is_not_theirs
     place.symlink_to(vault if link == "home" else vault / ".gitconfig")
     assert admit(root).startswith("refused")
     assert (vault / ".gitconfig").read_text() == "the server's"
+
+
+@pytest.mark.parametrize("name", ["two/.flower", ".flower-two", "..", "../config"])
+def test_a_workbench_that_is_a_link_to_what_is_not_theirs_gives_them_nothing(root: Path, name: str) -> None:
+    workspaces = root / "data" / "workspaces"
+    target = (workspaces / name).resolve()
+    for place in (workspaces / "one", target):
+        place.mkdir(parents=True, exist_ok=True)
+    before = [path.stat() for path in (target, target.parent, workspaces)]
+    (workspaces / "one" / ".flower").symlink_to(target)
+    assert admit(root, workspaces / "one" / ".flower").startswith(f"refused {target} belongs to another workspace")
+    after = [path.stat() for path in (target, target.parent, workspaces)]
+    assert [(each.st_uid, each.st_gid) for each in after] == [(each.st_uid, each.st_gid) for each in before]
+
+
+def test_a_workbench_in_the_workspace_or_beside_it_is_theirs(root: Path) -> None:
+    workspaces = root / "data" / "workspaces"
+    benches = [workspaces / "one" / ".flower", workspaces / ".flower-one"]
+    assert admit(root, *benches) == GIVEN
+    assert len({(workspaces / name).stat().st_gid for name in ("one", ".flower-one")} | {0}) == 2
+
+
+def test_a_pipe_in_the_place_of_the_settings_of_git_is_not_waited_for(root: Path) -> None:
+    assert admit(root) == GIVEN
+    settings = root / "data" / "config" / "run" / "home" / ".gitconfig"
+    settings.unlink()
+    os.mkfifo(settings, 0o666)
+    os.chown(settings, 65534, settings.parent.stat().st_gid)
+    assert admit(root) == GIVEN
+    assert settings.is_file()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import stat
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from flower_core.files import append_text, atomic_write, locked, private_file
+from flower_core.files import MOST_BYTES, append_text, atomic_write, locked, private_file, read_text
 
 
 def mode_of(path: Path) -> int:
@@ -76,6 +81,54 @@ def test_a_lock_is_held_against_threads_too_and_let_go_after_an_error(tmp_path: 
         failing()
     assert entered.wait(5)
     thread.join(5)
+
+
+def test_a_lock_that_is_not_let_go_is_an_error_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = itertools.count(time.monotonic(), 4.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(later))
+    with locked(tmp_path / "lock"), pytest.raises(TimeoutError, match="does not let go"), locked(tmp_path / "lock"):
+        raise AssertionError("both have it")
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        read_text,
+        lambda path: append_text(path, "x"),
+        lambda path: locked(path).__enter__(),
+    ],
+    ids=["read", "append", "lock"],
+)
+@pytest.mark.parametrize("kind", ["pipe", "pipe that is read", "directory", "device"])
+def test_what_is_no_file_is_an_error_and_not_waited_for(
+    tmp_path: Path, kind: str, act: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "a"
+    with contextlib.ExitStack() as undo:
+        if kind == "directory":
+            path.mkdir()
+        elif kind == "device":
+            path.symlink_to("/dev/zero")
+        else:
+            os.mkfifo(path)
+        if kind == "pipe that is read":
+            undo.callback(os.close, os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+        with pytest.raises(OSError, match="a"):
+            act(path)
+
+
+def test_a_file_that_nobody_has_written_by_hand_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.touch()
+    for size, readable in ((MOST_BYTES + 1, False), (3, True)):
+        os.truncate(path, size)
+        with contextlib.nullcontext() if readable else pytest.raises(OSError, match="more than"):
+            assert read_text(path) == "\0" * 3
+
+
+def test_line_ends_are_line_feeds(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1\r\n2\r3\n\xff")
+    assert read_text(tmp_path / "a") == "1\n2\n3\n\ufffd"
 
 
 def test_a_private_file_is_for_its_owner_alone_and_keeps_what_it_holds(tmp_path: Path) -> None:

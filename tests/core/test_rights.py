@@ -56,6 +56,11 @@ outputs = OutputFiles(bench.spill)
 for path in (secret, two / "b"):
     print("raw file", tried(lambda: outputs.read(path)))
     print("remove raw file", tried(lambda: outputs.remove(path)))
+os.chdir(secret.parent / "work")  # where the server was started; the way there is closed
+for name in ("cwd/open", "maps"):
+    (one / "loose").unlink(missing_ok=True)
+    (one / "loose").symlink_to(f"/proc/self/{name}")
+    print("process", name, tried(lambda: read_text(one / "loose")))
 print("afterwards", read_text(secret), os.geteuid())
 with acting_for(one), acting_for(two):
     print("nested", tried(lambda: (one / "a").read_text()), tried(secret.read_text))
@@ -76,7 +81,11 @@ def test_no_link_of_an_agent_leads_beyond_what_it_could_reach_itself(home: Path)
         folder.mkdir(parents=True)
     secret.write_text("hidden")
     secret.chmod(0o600)
-    secret.parent.chmod(0o711)
+    (secret.parent / "closed" / "work").mkdir(parents=True)
+    (secret.parent / "closed" / "work" / "open").write_text("only the way here is closed")
+    (secret.parent / "work").symlink_to("closed/work")
+    for folder, mode in ((secret.parent, 0o711), (secret.parent / "closed", 0o700)):
+        folder.chmod(mode)
     command = [sys.executable, "-c", PROGRAM, str(root), str(secret)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
@@ -85,4 +94,4 @@ def test_no_link_of_an_agent_leads_beyond_what_it_could_reach_itself(home: Path)
     reached = [line for line in lines[3:-2] if not line.endswith("refused")]
     assert reached == []
     assert lines[-2:] == ["afterwards hidden 0", "nested x refused"]
-    assert len(lines) == 3 + 8 + 1 + 4 + 2
+    assert len(lines) == 3 + 8 + 1 + 4 + 2 + 2
