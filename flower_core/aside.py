@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from flower_core.resilience import Resilience
 from flower_core.roles import oracle
 from flower_core.runtime import Runtime
 from flower_core.texts import DEFAULT_LANG, texts_for
+from flower_core.trees import remove_tree
 from flower_core.workbench import Workbench
 
 #: Below ``run_dir``: where the oracle's own books are kept, apart from those of the run.
@@ -84,7 +84,7 @@ async def ask_oracle(
         result = await runtime.run(spec, _prompt(question, events, _secrets(environ), lang))
     finally:
         runtime.close()
-        shutil.rmtree(config, ignore_errors=True)  # nobody goes on with this session
+        remove_tree(config)  # nobody goes on with this session
     return OracleAnswer(result.text, result.cost_usd, result.ok, result.error)
 
 

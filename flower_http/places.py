@@ -17,6 +17,7 @@ from flower_core.lineage import FILE_NAME, Lineage
 from flower_core.manifest import Manifest
 from flower_core.runtime import SESSIONS_FILE
 from flower_core.sessions import SqliteSessionStore
+from flower_core.trees import remove_tree
 from flower_core.workbench import BESIDE, Workbench
 from flower_http.documents import Documents
 from flower_http.errors import StartError, invalid_body
@@ -141,7 +142,7 @@ class Places:
 
         What its agents know is in the session store by now; their own directory holds nothing anybody goes on with.
         """
-        shutil.rmtree(self.config_dir(run_id), ignore_errors=True)
+        remove_tree(self.config_dir(run_id))
         try:
             self.documents.freeze(run_id)
         except Exception:
@@ -151,7 +152,7 @@ class Places:
         """Remove the agents' directories of all runs but these, and those of oracles: a killed server leaves some."""
         for left in (self._data / "config").glob("*"):
             if left.name not in unfinished:
-                shutil.rmtree(left, ignore_errors=True)
+                remove_tree(left)
 
     def drop(self, view: RunView) -> None:
         """Forget a run that has ended: its documents, its rows of the manifest, and what was said in it or about it.
@@ -161,7 +162,7 @@ class Places:
         """
         books = self.books(self.root / view.workspace)
         for config in (self.config_dir(view.id), self.oracle_config_dir(view.id)):
-            shutil.rmtree(config, ignore_errors=True)
+            remove_tree(config)
         while self.oracle_dir(view.id).exists():
             with suppress(FileNotFoundError):  # somebody else is deleting the run, too
                 shutil.rmtree(self.oracle_dir(view.id))

@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import queue
-import shutil
 import signal
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from flower_core.errors import FlowerError
+from flower_core.trees import remove_tree
 from flower_http import logs
 from flower_http.errors import StartError
 from flower_http.secrecy import close_memory, hide
@@ -143,7 +143,7 @@ def temporary_dir(path: Path) -> Iterator[None]:
     The agent SDK lays out a resumed session as a temporary directory. A killed server leaves that behind, and it holds
     all that the agent has seen: here the next server finds it.
     """
-    shutil.rmtree(path, ignore_errors=True)
+    remove_tree(path)
     try:
         path.mkdir(exist_ok=True, mode=0o700)
     except OSError as error:

@@ -15,7 +15,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 
 #: Low to high; a module may import from its own rank and below.
 CORE_RANKS = (
-    ("errors", "events", "files", "git_program", "loopback", "rights", "texts", "worktrees"),
+    ("errors", "events", "files", "git_program", "loopback", "rights", "texts", "trees", "worktrees"),
     ("agent", "documents", "hook_input", "looks", "operands", "output_files", "quiet_git", "shell", "rescue"),
     ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
@@ -122,6 +122,7 @@ def test_only_the_wiring_joins_core_and_http() -> None:
         "flower_core.agent",
         "flower_core.files",
         "flower_core.loopback",
+        "flower_core.trees",
         "flower_core.errors",
     }
     joining = {
@@ -129,6 +130,7 @@ def test_only_the_wiring_joins_core_and_http() -> None:
         "flows",
         "built_in_flows",
         "flow_registry",
+        "interruptions",
         "kit",
         "jobs",
         "recovery",

@@ -23,6 +23,7 @@ from flower_http.server import Server
 from tests.http.run_world import FLOWS, RunWorld, refused
 from tests.http.served_world import served
 from tests.http.test_run_documents import NOTED
+from tests.nested import nest
 from tests.support import eventually
 
 GETS = ("", "/events", "/asks", "/inbox", "/steps", "/documents", "/documents/brief", "/files", "/files/x")
@@ -209,6 +210,20 @@ def test_the_agents_own_directory_goes_when_its_run_ends_and_leftovers_when_a_se
     world.boot(resume=False)
     assert {path.name for path in config.iterdir()} == {cut_off.id}
     world.manager.cancel(cut_off.id)
+    assert list(config.iterdir()) == []
+
+
+def test_a_run_ends_and_a_server_starts_however_deep_its_agents_have_nested_directories(world: RunWorld) -> None:
+    config = world.home / "data" / "config"
+    ended, here = world.begun("a")
+    nest(config / ended.id, 1200)
+    here.go.set()
+    world.reaches(ended.id, "succeeded")
+    assert list(config.iterdir()) == []
+    world.crash()
+    (config / "left-by-somebody").mkdir()
+    nest(config / "left-by-somebody", 1200)
+    world.boot()
     assert list(config.iterdir()) == []
 
 
