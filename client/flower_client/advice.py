@@ -7,6 +7,7 @@ from collections.abc import Mapping
 URL = "An address looks like http://127.0.0.1:8420."
 UNREACHABLE = "Is flower-server running there? Give another address with --url or FLOWER_URL."
 NO_TLS = "No TLS is spoken there: is it http:// rather than https://?"
+NO_HANDSHAKE = "no answer to the TLS handshake in time"
 UNTRUSTED = "REQUESTS_CA_BUNDLE can name the certificate of your own authority; a wrong clock makes good ones bad."
 NOT_OURS = "Is that address flower-server's? Look at --url and at what stands between."
 UNAUTHORIZED = "Give a token with --token or FLOWER_TOKEN; `flower-server token add NAME --scope SCOPE` makes one."
@@ -37,7 +38,7 @@ def for_connection(reason: str) -> str:
     """About a connection that did not come about, for ``reason``."""
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         return UNTRUSTED
-    return NO_TLS if "SSL" in reason else UNREACHABLE
+    return NO_TLS if "SSL" in reason or "TLS" in reason else UNREACHABLE
 
 
 def for_problem(status: int, document: Mapping[str, object]) -> str:

@@ -6,9 +6,11 @@ code, ``exit`` its number, ``message`` and ``hint`` are for people, ``problem`` 
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import pkgutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -124,6 +126,18 @@ class Commands(click.Group):
         command: click.Command | None = pkgutil.resolve_name(place) if place else None
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with; a misspelt one is refused with those whose names are near."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:  # click only knows of commands that are loaded
+            near = " or ".join(f"'{name}'" for name in difflib.get_close_matches(args[0], self._places))
+            if not near:
+                raise
+            raise click.UsageError(f"{error.format_message()} Did you mean {near}?", ctx) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""
         open_streams()
@@ -145,6 +159,8 @@ class Commands(click.Group):
             )
             self._fail(ctx, full, full.exit_code)
         except (KeyboardInterrupt, click.Abort):
+            if sys.stderr.isatty():
+                click.echo(err=True)  # what comes next had better not stand behind ^C
             ctx.exit(Exit.INTERRUPTED)
 
     @staticmethod

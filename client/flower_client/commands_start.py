@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import os
 import sys
 import uuid
 from collections.abc import Callable
@@ -165,7 +168,11 @@ def _task(task: str | None, *, has_workspace: bool) -> str:
         return sys.stdin.read().strip()
     if task is None and sys.stdin.isatty():
         hint = " (empty: wake the workspace)" if has_workspace else ""
-        task = str(click.prompt(f"What is to be done?{hint}", default="", show_default=False, err=True))
+        on_screen = sys.stdout.isatty()  # else standard output is for the id alone
+        if on_screen and os.environ.get("TERM") != "dumb":
+            with contextlib.suppress(ImportError):  # with it, arrow keys do what they should, and no long line is cut
+                importlib.import_module("readline")
+        task = str(click.prompt(f"What is to be done?{hint}", default="", show_default=False, err=not on_screen))
     if not (task or "").strip() and not has_workspace:
         raise click.UsageError("a TASK is needed, or a --workspace that holds something to wake")
     return task or ""

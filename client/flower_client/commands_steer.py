@@ -63,7 +63,10 @@ def decline(app: App, run_id: str, ask_id: str, reason: str) -> None:
 @click.argument("text")
 @pass_app
 def say(app: App, run_id: str, text: str) -> None:
-    """Tell the agent something; it reads it when it next looks into its inbox."""
+    """Tell the agent something; it reads it when it next looks into its inbox.
+
+    A TEXT that starts with a dash goes behind --.
+    """
     with app.client() as client:
         reply = client.say(run_id, text)
     app.put(reply, [f"{one_line(str(reply.get('id', '')))} is in the inbox"])

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import requests
 import urllib3
 
-from flower_client.advice import MAYBE_DONE, NOT_OURS, URL, for_connection, for_problem
+from flower_client.advice import MAYBE_DONE, NO_HANDSHAKE, NOT_OURS, URL, for_connection, for_problem
 from flower_client.config import TIMEOUT_S
 from flower_client.errors import (
     BadReply,
@@ -132,7 +132,7 @@ class Transport:
     ) -> Reply:
         """One request and its reply, which the server may hold for ``held_s`` seconds.
 
-        Raises Unreachable, BadReply, NotAllowed or Refused, and ConfigError for a body that JSON cannot hold.
+        Raises Unreachable, BadReply, NotAllowed or Refused, and ConfigError for what cannot be sent.
         """
         try:
             data = None if body is None else json.dumps(body, allow_nan=False).encode()
@@ -160,6 +160,8 @@ class Transport:
         try:
             timeout = (min(CONNECT_TIMEOUT_S, self.timeout_s), held_s + self.timeout_s)
             return self._session.request(method, self.url + path, timeout=timeout, allow_redirects=False, **more)
+        except ValueError as error:  # an address or a header that is none, found out before anything is sent
+            raise ConfigError(f"{self.url}: {_reason(error)}", hint=URL) from error
         except (requests.RequestException, OSError) as error:
             failure = self._unreachable(error)
             failure.maybe_done = not _never_left(error)
@@ -195,7 +197,11 @@ class Transport:
 
 
 def checked_url(url: str) -> str:
-    """``url`` without a trailing slash. Raises ConfigError for anything but a plain http or https address."""
+    """``url`` without white space around it and a trailing slash.
+
+    Raises ConfigError for anything but a plain http or https address.
+    """
+    url = url.strip()
     try:
         parts = urlsplit(url)
         port_is_good = parts.port is None or parts.port > 0
@@ -203,7 +209,8 @@ def checked_url(url: str) -> str:
         raise ConfigError(f"{url!r} is not an address", hint=URL) from error
     if parts.username is not None or parts.password is not None:
         raise ConfigError("the server's address must not carry a name or a password", hint="Use --token.")
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good:
+    in_one_piece = url.isprintable() and " " not in url  # urlsplit drops line ends, and what they stand for with them
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_good or not in_one_piece:
         raise ConfigError(f"{url!r} is not an http or https address", hint=URL)
     if parts.query or parts.fragment:
         raise ConfigError(f"{url!r} has a query or a fragment", hint=URL)
@@ -231,6 +238,8 @@ def is_loopback(url: str) -> bool:
 def _headers(body: Mapping[str, Any] | None, key: str) -> dict[str, str]:
     headers = {} if body is None else {"Content-Type": "application/json"}
     if key:
+        if not (key.isascii() and key.isprintable() and key == key.strip()):
+            raise ConfigError("an idempotency key is of printable ASCII characters, with no space around them")
         headers["Idempotency-Key"] = key
     return headers
 
@@ -251,7 +260,7 @@ def json_of(response: requests.Response) -> Any:
 
 def _never_left(error: BaseException) -> bool:
     """Whether no connection came about, so that the server cannot have seen the request."""
-    if isinstance(error, requests.ConnectTimeout):
+    if isinstance(error, requests.ConnectTimeout) or _in_handshake(error):
         return True
     reason = getattr(error.args[0], "reason", None) if error.args else None
     if isinstance(reason, urllib3.exceptions.SSLError):  # in the handshake, before anything is sent, or later
@@ -263,13 +272,19 @@ def _never_left(error: BaseException) -> bool:
 def _reason(error: BaseException) -> str:
     """The innermost cause, in words a person knows: requests wraps "Connection refused" four times."""
     if isinstance(error, requests.Timeout):
-        return "no answer in time"
+        return NO_HANDSHAKE if _in_handshake(error) else "no answer in time"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the reply broke off"
     seen = _innermost(error)
     if isinstance(seen, OSError) and seen.strerror:
         return seen.strerror
     return str(seen) or type(seen).__name__
+
+
+def _in_handshake(error: BaseException) -> bool:
+    """Whether the time ran out before TLS was agreed on, which requests tells as any other timeout of a read."""
+    cause = _innermost(error)
+    return isinstance(cause, TimeoutError) and "handshake" in str(cause)
 
 
 def _innermost(error: BaseException) -> BaseException:

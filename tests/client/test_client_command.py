@@ -51,6 +51,22 @@ def test_start_prints_the_run_id_and_nothing_else(command: Command, server: Scri
     }
 
 
+def test_a_misspelt_command_comes_with_those_that_are_near(command: Command) -> None:
+    misspelt = command("shwo", "r1")
+    assert (misspelt.exit_code, misspelt.stdout) == (Exit.USAGE, "")
+    assert "No such command 'shwo'. Did you mean 'show'?" in misspelt.stderr
+    assert json.loads(command("--json", "watc").stderr)["message"] == "No such command 'watc'. Did you mean 'watch'?"
+    assert "Did you mean" not in command("xyzzy").stderr
+
+
+def test_white_space_around_the_address_is_none_of_it_and_within_it_is_refused(
+    command: Command, server: ScriptedServer, run: ScriptedRun
+) -> None:
+    assert command("show", run.id, FLOWER_URL=f" {server.url}/\n").exit_code == 0
+    for address in ("http://127.0.0.1:84\n20", "http://flower.\texample.org", "http://flower example.org"):
+        assert command("--url", address, "runs").exit_code == Exit.USAGE
+
+
 def test_start_names_a_flow_of_the_server_and_tells_it_its_parameters(command: Command, server: ScriptedServer) -> None:
     result = command("start", "look", "--flow", "fix", "--param", "topic=a=b", "--param", "depth=")
     assert result.exit_code == 0

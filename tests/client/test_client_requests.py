@@ -40,6 +40,28 @@ def test_a_number_that_json_does_not_have_is_refused_and_not_sent(client: Flower
     assert server.seen == []
 
 
+@pytest.mark.parametrize("url", ["http://a..b", f"http://{'a' * 300}.example"])
+def test_an_address_that_can_be_no_name_of_a_machine_is_refused(url: str) -> None:
+    with FlowerClient(url) as client, pytest.raises(ConfigError, match="label"):
+        client.runs()
+
+
+@pytest.mark.parametrize("key", ["ключ", "a\nb", " a", "a\x7f"])
+def test_an_idempotency_key_that_no_header_can_hold_is_refused(
+    client: FlowerClient, server: ScriptedServer, key: str
+) -> None:
+    with pytest.raises(ConfigError, match="printable ASCII"):
+        client.start("bake", idempotency_key=key)
+    assert server.seen == []
+
+
+def test_a_proxy_that_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("http_proxy", "http://"), ("no_proxy", "")):  # requests looks at these first
+        monkeypatch.setenv(name, value)
+    with FlowerClient("http://flower.invalid") as client, pytest.raises(ConfigError, match="proxy"):
+        client.runs()
+
+
 def test_every_request_says_which_client_it_comes_from(client: FlowerClient, server: ScriptedServer) -> None:
     client.runs()
     assert server.seen[-1].headers["user-agent"] == f"flower-client/{version('flower-client')}"

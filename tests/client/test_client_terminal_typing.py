@@ -1,10 +1,14 @@
-"""watch in a real terminal: what becomes of lines that had better not be sent, or may not have arrived."""
+"""Lines typed in a real terminal: those that had better not be sent, may not have arrived, or are long."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tests.client.scripted_run import ScriptedRun
 from tests.client.scripted_server import Answer, ScriptedServer
-from tests.client.terminal import Terminal
+from tests.client.terminal import CTRL_C, Terminal, terminal
 
 
 def test_a_line_with_an_arrow_key_or_one_too_long_for_a_terminal_is_not_sent(
@@ -39,3 +43,26 @@ def test_what_may_have_been_sent_is_not_said_to_be_unsent(
     server.stop()
     watching.type("less salt\n")
     watching.see("\nnot sent: .*Connection refused")
+
+
+def test_the_task_may_be_longer_than_a_line_of_the_terminal_and_corrected_with_arrow_keys(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("readline")
+    with terminal("start", home=tmp_path, url=server.url) as opened:
+        opened.see("What is to be done")
+        opened.type("b" * 6000 + "x\x1b[Da\n")
+        opened.see("r1\n")
+        assert opened.exit_code() == 0
+    assert server.runs["r1"].task == "b" * 6000 + "ax"
+
+
+def test_after_ctrl_c_at_the_question_for_the_task_nothing_stands_behind_it(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    with terminal("start", home=tmp_path, url=server.url) as opened:
+        opened.see("What is to be done")
+        opened.type(CTRL_C)
+        assert opened.exit_code() == 130
+        assert opened.rest().endswith("\n")
+    assert server.seen == []

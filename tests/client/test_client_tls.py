@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -67,6 +68,18 @@ def test_a_server_that_is_not_trusted_is_sent_nothing(address: str) -> None:
         client.start("bake")
     assert not raised.value.maybe_done
     assert "REQUESTS_CA_BUNDLE" in raised.value.hint
+
+
+def test_a_server_that_does_not_answer_the_handshake_is_sent_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # as one that waits for the rest of an HTTP request
+        address = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            FlowerClient(address, attempts=1, timeout_s=0.3) as client,
+            pytest.raises(Unreachable, match="no answer to the TLS handshake in time") as raised,
+        ):
+            client.start("bake")
+    assert not raised.value.maybe_done
+    assert "http://" in raised.value.hint
 
 
 def test_a_server_that_speaks_no_tls_is_sent_nothing(server: ScriptedServer) -> None:

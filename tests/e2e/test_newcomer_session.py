@@ -25,7 +25,7 @@ def test_start_answer_say_ask_interrupt_leave_come_back_and_see_the_verdict(
     with terminal("start", "--watch", home=tmp_path, url=server.url, columns=80) as first:
         first.see(r"What is to be done\?: ")
         first.type("Greet the readers of a page\n")
-        run_id = first.see(r"\n\S+\n").strip()
+        run_id = first.see(r"\d{8}t\w+-\w+\n").strip()
         run = server.get(f"/runs/{run_id}")
 
         first.see("type to say something")
