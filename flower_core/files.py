@@ -84,8 +84,11 @@ def read_bytes(path: Path | str) -> bytes:
 
 
 def read_text(path: Path | str) -> str:
-    """The same as UTF-8, with line feeds at the ends of lines and U+FFFD for whatever is no text. Raises OSError."""
-    return read_bytes(path).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    """The same as UTF-8, with line feeds at the ends of lines and U+FFFD for whatever is no text. Raises OSError.
+
+    The byte order mark that some editors put in front of a text is no part of it.
+    """
+    return read_bytes(path).decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:

@@ -78,6 +78,18 @@ def test_a_cut_reply_is_incomplete() -> None:
     ]
 
 
+def test_a_brief_may_have_been_saved_by_any_editor(tmp_path: Path) -> None:
+    path = tmp_path / "brief.md"
+    full().write(path)
+    append_amendment(path, "and that")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    brief = Brief.load(path)
+    assert brief.sections() == full().sections()
+    assert brief.amendments.endswith("and that")
+    brief.write(path)
+    assert path.read_bytes().count(b"and that") == 1
+
+
 def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Brief.load(tmp_path / "none.md")
