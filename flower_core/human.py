@@ -21,6 +21,7 @@ from flower_core.human_log import HumanLog, transcript
 from flower_core.human_questions import Ending, Questions, Waiting
 from flower_core.human_queue import AskQueue, wake
 from flower_core.human_records import Ask, AskState, Mail
+from flower_core.human_replies import Replies
 from flower_core.texts import DEFAULT_LANG, texts_for
 
 __all__ = ["Ask", "HumanChannel", "Mail"]
@@ -73,12 +74,7 @@ class HumanChannel:
         self.texts = texts_for(lang)
         self.on_settle = on_settle
         self.ui_errors: list[str] = []
-        self._fallbacks: dict[str, str] = {
-            "over_budget": self.texts("human.over_budget") if over_budget_text is None else over_budget_text,
-            "timeout": self.texts("human.timeout") if timeout_text is None else timeout_text,
-            "declined": self.texts("human.declined") if declined_text is None else declined_text,
-            "invalid": self.texts("human.invalid"),
-        }
+        self._replies = Replies(self.texts, over_budget=over_budget_text, timeout=timeout_text, declined=declined_text)
         self._emit = SafeSink(on_event, self.ui_errors)
         self._log = HumanLog(log_path, amend_path, self.texts, self.ui_errors)
         self._inbox = Inbox(self._emit, first_mail_id)
@@ -232,12 +228,7 @@ class HumanChannel:
 
     def reply(self, ask: Ask) -> str:
         """What the agent is told about a settled question: the answer word for word, or what to do without one."""
-        if ask.state == "answered":
-            return ask.answer if ask.answer.strip() else self.texts("human.empty_answer")
-        text = self._fallbacks[ask.state]
-        if ask.state == "declined" and ask.answer.strip():
-            return self.texts("human.declined_reason", declined=text, reason=ask.answer)
-        return text
+        return self._replies.to(ask)
 
     def mcp_servers(self) -> dict[str, Any]:
         """The in-process MCP server ``human`` with both tools, in the form a session's specification takes."""

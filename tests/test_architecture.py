@@ -17,7 +17,7 @@ FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob(
 CORE_RANKS = (
     ("errors", "events", "files", "git_program", "loopback", "rights", "texts", "trees", "worktrees"),
     ("agent", "documents", "hook_input", "looks", "operands", "output_files", "quiet_git", "shell", "rescue"),
-    ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human"),
+    ("human_records", "human_log", "human_inbox", "human_questions", "human_queue", "human_replies", "human"),
     ("lineage", "manifest", "resilience", "sessions", "workbench"),
     ("guards", "spill", "context_watch", "ledger", "call"),
     ("claude", "roles"),
