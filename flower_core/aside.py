@@ -60,7 +60,7 @@ async def ask_oracle(
     ``environ``, ``upstream`` and ``config_dir``, which is removed in the end, are those of :class:`Runtime`. May be
     called while the run works, and after it.
 
-    Raises ValueError for an empty question and CredentialsMissing; whatever else goes wrong is in the answer.
+    Raises ValueError for an empty question, and what making a :class:`Runtime` raises; all else is in the answer.
     """
     if not question.strip():
         raise ValueError("ask the oracle something; the question is empty")

@@ -60,7 +60,8 @@ class Runtime:
 
     Raises CredentialsMissing, which says what to set, when the environment cannot reach a model, and ValueError
     for an ANTHROPIC_BASE_URL or proxy that is no URL, for ``keep_denials`` or ``spill_threshold`` below 0, and for
-    a ``store`` together with how sessions are to be rewritten.
+    a ``store`` together with how sessions are to be rewritten; OSError or sqlite3.Error when its directories or its
+    store cannot be made or opened.
     """
 
     def __init__(
