@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flower_core.agent import AgentSpec, HandoffPolicy
 from flower_core.context_watch import ContextWatch
@@ -22,6 +22,13 @@ class Interruptible(Protocol):
 
     async def interrupt(self) -> None:
         """End the turn in flight, if there is one."""
+
+
+class _Said(NamedTuple):
+    """What a person said in an interruption, and whom to call once the agent is told."""
+
+    words: str
+    told: Callable[[], None] | None
 
 
 #: Events that prove the agent program has taken the prompt in, and so has it in its transcript.
@@ -60,7 +67,7 @@ class Call:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._lock = threading.Lock()
-        self._said: list[str] = []
+        self._said: list[_Said] = []
         self._told: list[str] = []
         self._told_before: list[str] = []
         self._session_id = self._retiring = ""
@@ -75,15 +82,15 @@ class Call:
 
     # -- what is said to the agent ----------------------------------------------------------------------------
 
-    def interrupt(self, words: str) -> bool:
+    def interrupt(self, words: str, told: Callable[[], None] | None = None) -> bool:
         """Stop what is going on and remember ``words`` ("" = none) for the next prompt. Any thread.
 
-        False when there will be no next prompt any more.
+        False when there will be no next prompt any more. ``told`` is called once they are in one.
         """
         with self._lock:
             if self._over:
                 return False
-            self._said.append(clean_text(words))
+            self._said.append(_Said(clean_text(words), told))
         self._loop.call_soon_threadsafe(self._stop)
         return True
 
@@ -97,7 +104,7 @@ class Call:
         """Take no more interruptions; what was said and will not reach the agent."""
         with self._lock:
             self._over = True
-        return self._take_words()
+        return self._take_words(heard=False)
 
     def begin_turn(self) -> str:
         """The prompt to send now. What was said before there was a turn to stop simply goes along."""
@@ -171,14 +178,17 @@ class Call:
         with self._lock:
             return bool(self._said)
 
-    def _take_words(self) -> str:
-        """What was said since the last time; "" also for an interruption without words."""
+    def _take_words(self, *, heard: bool = True) -> str:
+        """What was said since the last time; "" also for an interruption without words. ``heard``: by a prompt."""
         with self._lock:
             said, self._said = self._said, []
         self._wake.clear()
-        words = "\n\n".join(filter(None, said))
+        words = "\n\n".join(item.words for item in said if item.words)
         if words:
             self._told.append(words)
+        for item in said:
+            if heard and item.told is not None:
+                item.told()
         return words
 
     def _stop(self) -> None:

@@ -185,13 +185,14 @@ class Runtime:
                 self._close_books(call)
         return call.result
 
-    def interrupt(self, message: str = "") -> bool:
+    def interrupt(self, message: str = "", told: Callable[[], None] | None = None) -> bool:
         """Stop the agent at work and go on with ``message`` in the same session. Any thread.
 
-        Costs no attempt. A subagent in flight loses its half-done work. False when nothing runs.
+        Costs no attempt. A subagent in flight loses its half-done work. False when nothing runs. ``told``, which must
+        be quick and not raise, is called on the loop's thread once ``message`` is part of a prompt.
         """
         with self._lock:
-            return bool(self._calls) and self._calls[-1].interrupt(message)
+            return bool(self._calls) and self._calls[-1].interrupt(message, told)
 
     def rescue(self) -> None:
         """Write the row of every step in flight, with error "killed-by-signal": the process is about to die."""

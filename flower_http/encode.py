@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from flower_core.events import jsonable
+from flower_core.events import Event, jsonable
 
 #: The most one encoded event may take, in bytes.
 MAX_EVENT_BYTES = 256 * 1024
@@ -15,6 +16,8 @@ MAX_EVENT_BYTES = 256 * 1024
 _HEAD_ROOM = 96
 _CUT_MARK = "…"
 _SHORTEST_CUT = 64
+#: Where events name a file: the file words were added to, the handoff that was kept.
+_FILES = {"ask": "amended", "handoff": "path"}
 
 
 def rfc3339(seconds: float) -> str:
@@ -103,3 +106,14 @@ def _shorten(value: Any, longest: int) -> Any:
     if isinstance(value, list):
         return [_shorten(item, longest) for item in value]
     return value
+
+
+def shown_payload(event: Event, workspace: Path) -> Mapping[str, Any]:
+    """The payload of ``event``, with the file it is about named as clients know it: in the workspace, else by name."""
+    field = _FILES.get(event.kind, "")
+    given = event.payload.get(field)
+    if not given or not Path(given).is_absolute():
+        return event.payload
+    path = Path(given)
+    inside = path.is_relative_to(workspace)
+    return {**event.payload, field: path.relative_to(workspace).as_posix() if inside else path.name}

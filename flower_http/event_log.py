@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogClosed(Exception):
-    """The run has ended, or its journal refused an event: nothing can follow."""
+    """The run has ended, or its journal refused an event: then nothing can follow but the end of the run."""
 
 
 @dataclass
@@ -95,6 +95,9 @@ class EventLog:
         self._writing = False
         self._deleted = False
         self._closed: str = "the run has ended" if record.view.final else ""
+        self._broken = ""
+        #: Called, on the journal's thread, with the reason why no event can follow but the end of the run.
+        self.on_broken: Callable[[str], None] | None = None
 
     # ---- what is committed
 
@@ -163,16 +166,16 @@ class EventLog:
     ) -> Future[int]:
         """Add an event; the future gives its number once it is committed, and from then on readers see it.
 
-        Raises :class:`LogClosed` after ``run.finished``, :class:`JournalUnavailable` when the buffer for a failing disk
-        is full; the event then has no number, and none is missing.
+        Raises :class:`LogClosed` after ``run.finished``, and after a lost event for all but that;
+        :class:`JournalUnavailable` when the buffer for a failing disk is full. It has no number then; none is missing.
         """
         fields, rest = encode_event(kind, text, tool, payload)
         ending = kind == "system" and text in (FINISHED, INTERRUPTED)
         self._journal.reserve(len(rest), always=ending)
         try:
             with self._changed:
-                if self._closed:
-                    raise LogClosed(f"run {self.run_id}: {self._closed}")
+                if self._closed or (self._broken and not ending):
+                    raise LogClosed(f"run {self.run_id}: {self._closed or self._broken}")
                 # The clock may be set back; the order of events never is. RFC 3339 in one zone sorts as text.
                 at = max(rfc3339(time.time()), self._last_at)
                 item = _Pending(self._next_seq, at, fields, complete(self._next_seq, at, rest), len(rest))
@@ -302,13 +305,16 @@ class EventLog:
             self.drop_before(last - self._keep + 1)
 
     def _break(self, error: BaseException) -> None:
-        """The journal will never take these events; no later one may follow, or a number would be missing."""
+        """The journal will never take these events. None may follow as if they had been there, but the run must end."""
         with self._changed:
-            self._closed = f"an event could not be kept: {error}"
+            self._closed, self._broken = "", f"an event could not be kept: {error}"
             refused, self._pending = list(self._pending), deque()
+            self._writing, self._next_seq = False, self._view.last_seq + 1  # nobody has seen their numbers
             self._changed.notify_all()
-        _log.error("run %s: %s", self.run_id, self._closed)
+        _log.error("run %s: %s", self.run_id, self._broken)
         self._journal.release(sum(item.reserved for item in refused))
         for item in refused:
             with suppress(InvalidStateError):
                 item.future.set_exception(error)
+        if self.on_broken is not None:
+            self.on_broken(self._broken)

@@ -18,17 +18,18 @@ from flower_core.human import Ask, HumanChannel
 from flower_core.human_questions import words_of
 from flower_core.manifest import StepResult
 from flower_core.runtime import Runtime
-from flower_core.texts import texts_for
+from flower_http.encode import shown_payload
 from flower_http.engine import Engine
 from flower_http.event_log import EventLog, LogClosed
 from flower_http.flows import Links, outcome
+from flower_http.interruptions import Interruptions
 from flower_http.journal import JournalUnavailable
 from flower_http.kit import Kit
 from flower_http.projection import FINISHED, INTERRUPTED, STARTED
 from flower_http.recovery import Recovery
 from flower_http.schemas import StartParams
 
-Ending = Literal["cancelled", "interrupted"]
+Ending = Literal["cancelled", "interrupted", "failed"]
 T = TypeVar("T")
 #: Being cancelled a second time would cut short what the first time set going, and leave an agent program behind.
 #: Only a flow that has swallowed the first one needs it; by then whatever ends properly has ended. Seconds.
@@ -38,8 +39,6 @@ _SETTLE_S, _LOOK_EVERY_S = 6.0, 0.005
 #: Why runs are stopped when the disk does not take what must be kept.
 UNWRITTEN = "the journal could not be written"
 _LOG = logging.getLogger(__name__)
-#: Where events name a file: the file words were added to, the handoff that was kept.
-_FILES = {"ask": "amended", "handoff": "path"}
 
 
 class Job:
@@ -65,6 +64,7 @@ class Job:
         self._cancelled_at: float | None = None
         self._ending: tuple[Ending, str] | None = None
         self._leaving = False
+        self._interruptions: Interruptions | None = None
         self._undo = ExitStack()
         self._settling = 0
         self._settling_lock = threading.Lock()
@@ -114,14 +114,15 @@ class Job:
             self._cancelled_at = time.monotonic()
             self._task.cancel()
 
-    def interrupt(self, words: str) -> bool:
-        """Stop the agent; it goes on with ``words`` in mind, which become part of the brief. False when idle."""
-        if self.runtime is None or not self.runtime.interrupt(words):
-            return False
-        if words.strip() and self.channel is not None:
-            # Later sessions, the judge's first of all, hear of it from the brief only.
-            self.channel.amend(words, label=texts_for(self._lang)("human.amendment"))
-        return True
+    def interrupt(self, words: str, *, ref: str = "") -> str | None:
+        """Stop the agent; it goes on with ``words``. Returns as :meth:`Interruptions.interrupt`; idle: None."""
+        if self._interruptions is None or self.runtime is None:
+            return None
+        return self._interruptions.interrupt(self.runtime, words, ref)
+
+    def said_with(self, ref: str) -> str | None:
+        """The id of the mail that was sent with this ``ref``, None for none or without one."""
+        return None if self._interruptions is None else self._interruptions.said_with(ref)
 
     def settle_ask(self, ask_id: str, state: str, text: str, by: str) -> bool:
         """Settle a question of this run for a person; as the channel's ``answer`` and ``decline``.
@@ -169,14 +170,16 @@ class Job:
         """Carry the run to its end and write that end down. Never raises."""
         finish: dict[str, Any] | None = None
         self._task = asyncio.current_task()
+        self.log.on_broken = self._lost
         try:
             if self._ending is None:
                 self._say(STARTED, {"resumed": self.resumed})
                 finish = await self._work()
         except asyncio.CancelledError:
             self._ending = self._ending or ("interrupted", "the run was stopped from within the server")
-        except LogClosed:
+        except LogClosed as error:
             _LOG.info("run %s was ended before its turn came", self.run_id)
+            finish = {"state": "failed", "error": str(error)}
         except (Exception, SystemExit) as error:  # a registered flow may do anything; the engine must live on
             _LOG.exception("run %s failed", self.run_id)
             finish = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
@@ -206,9 +209,11 @@ class Job:
         admitted = await asyncio.to_thread(self._kit.admit, config_dir, self.workspace, context.workbench.root)
         flow = self._kit.flows.make(context, self._links())
         self._kit.places.begin(self.run_id, flow.workbench)
-        self._listen(flow.channel)
+        channel = flow.channel or HumanChannel(lang=self._lang)  # words need one also where nobody can be asked
+        self._listen(channel)
         self.channel = flow.channel
-        self._recovery.begin(flow.channel)
+        self._interruptions = Interruptions(channel)
+        self._recovery.begin(channel)
         self.opened.set()
         self.runtime = Runtime(
             workspace=self.workspace,
@@ -234,13 +239,11 @@ class Job:
             session_file=self._kit.places.session_file(self.workspace, self.run_id),
         )
 
-    def _listen(self, channel: HumanChannel | None) -> None:
+    def _listen(self, channel: HumanChannel) -> None:
         """Have the flow's channel keep answers before they are given, and tell everything to our log, too.
 
         Undone at the end: a ready Workflow object outlives this run, and the next one must not report to it.
         """
-        if channel is None:
-            return
         theirs, sink = channel.on_settle, channel.on_event
         channel.on_settle = self.settle if theirs is None else _both(self.settle, theirs)
         self._undo.callback(setattr, channel, "on_settle", theirs)
@@ -256,21 +259,11 @@ class Job:
         if self._goes_on and _abandoned(event):
             return  # only its call has gone; the question waits on, and the run that goes on will ask it again
         try:
-            self.log.append(event.kind, event.text, event.tool, self._shown(event))
+            self.log.append(event.kind, event.text, event.tool, shown_payload(event, self.workspace))
         except JournalUnavailable:
             # Nothing may happen that nobody can ever see: rather stop, and go on when the disk is well.
             self.end("interrupted", UNWRITTEN)
             raise
-
-    def _shown(self, event: Event) -> Mapping[str, Any]:
-        """The payload, with the file it is about named as clients know it: within the workspace, else by its name."""
-        field = _FILES.get(event.kind, "")
-        given = event.payload.get(field)
-        if not given or not Path(given).is_absolute():
-            return event.payload
-        path = Path(given)
-        inside = path.is_relative_to(self.workspace)
-        return {**event.payload, field: path.relative_to(self.workspace).as_posix() if inside else path.name}
 
     def _say(self, text: str, payload: Mapping[str, Any]) -> None:
         self.log.append("system", text, payload=payload)
@@ -295,6 +288,15 @@ class Job:
                 self._say(FINISHED, finish or {"state": "failed", "error": "the run ended without an outcome"})
         except (LogClosed, JournalUnavailable) as error:
             _LOG.error("run %s: its end could not be written: %s", self.run_id, error)
+
+    def _lost(self, why: str) -> None:
+        """The journal has refused an event of the run for good: stop, rather than go on as if nothing were missing."""
+        if not self._leaving:
+            self.end("failed", why)
+            return
+        self.log.on_broken = None  # it was the end itself: once more in short, and not again
+        with suppress(LogClosed, JournalUnavailable):
+            self._say(FINISHED, {"state": "failed", "error": why})
 
 
 def _both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:

@@ -77,8 +77,11 @@ class Manager(Protocol):
         """What was said, oldest first, and whether the agent has taken it."""
         ...
 
-    def interrupt(self, run_id: str, text: str) -> None:
-        """Stop what the agent does now and let it go on with ``text`` in mind."""
+    def interrupt(self, run_id: str, text: str, *, key: str = "") -> None:
+        """Stop what the agent does now and let it go on with ``text`` in mind, which is then in the inbox, too.
+
+        Nothing when a request with this ``key`` has said it already.
+        """
         ...
 
     def ask_oracle(self, run_id: str, question: str, *, key: str = "") -> OracleQuestion:

@@ -223,9 +223,9 @@ class RunManager:
         """Put something into the run's inbox."""
         return self._steering.send(run_id, text, key)
 
-    def interrupt(self, run_id: str, text: str) -> None:
+    def interrupt(self, run_id: str, text: str, *, key: str = "") -> None:
         """Stop what the agent does and let it go on with ``text``."""
-        self._steering.interrupt(run_id, text)
+        self._steering.interrupt(run_id, text, key)
 
     def ask_oracle(self, run_id: str, question: str, *, key: str = "") -> OracleQuestion:
         """Have a question about the run answered on the side; see oracles.py."""

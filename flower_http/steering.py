@@ -49,7 +49,7 @@ class Steering:
         lost, with the server or without it, is told what the first one came to, and nothing is said twice.
         """
         log = self._log_of(run_id)
-        before = next((mail for mail in log.conversation.mail() if key and mail.ref == key), None)
+        before = _said_with(key, log)
         if before is not None:
             return before
         job = self._active(log)
@@ -58,26 +58,35 @@ class Steering:
             raise Problem(409, "not-running", "this run has no inbox; interrupt it with words instead")
         try:
             # What could not be kept in time the first time may be there already.
-            mail = next((mail for mail in job.channel.mail if key and mail.ref == key), None)
-            mail = mail or job.channel.send(text, ref=key)
+            mail_id = job.said_with(key) or job.channel.send(text, ref=key).id
         except ValueError as error:
             raise invalid_body({"text": [str(error)]}) from error
-        view = self.wait_until(log, lambda seen: seen.final or log.conversation.message(mail.id) is not None)
-        found = log.conversation.message(mail.id)
+        return self._once_kept(log, mail_id)
+
+    def _once_kept(self, log: EventLog, mail_id: str) -> MailView:
+        view = self.wait_until(log, lambda seen: seen.final or log.conversation.message(mail_id) is not None)
+        found = log.conversation.message(mail_id)
         if found is None and view.final:
             raise Problem(409, "not-running", "the run ended before it could be told")
         if found is None:
             raise unavailable("it reached the agent, but could not be kept yet")
         return found
 
-    def interrupt(self, run_id: str, text: str) -> None:
-        """Stop the agent at work; the event that says so is committed when this returns."""
+    def interrupt(self, run_id: str, text: str, key: str) -> None:
+        """Stop the agent at work; it goes on with ``text``, which is in the inbox and the brief, too.
+
+        What is said is kept when this returns, and said once for each ``key``, as with :meth:`send`: a request that is
+        repeated does not stop the agent again.
+        """
         log = self._log_of(run_id)
+        if _said_with(key, log) is not None:
+            return
         job = self._active(log)
-        if not job.interrupt(text):
+        mail_id = job.said_with(key) or job.interrupt(text, ref=key)
+        if mail_id is None:
             raise Problem(409, "not-running", "there is nothing to interrupt just now")
-        if not log.wait_flushed(KEPT_S):
-            raise unavailable("it was interrupted, but that could not be kept yet")
+        if mail_id:
+            self._once_kept(log, mail_id)
 
     def settle_kept(self, log: EventLog) -> None:
         """Write the outcome of questions whose answer was kept when the process died, and not shown any more."""
@@ -186,6 +195,11 @@ def _words(ask: AskView, text: str | None, option: int | None) -> str:
         wrong = f"there is no option {option}; the question has {len(ask.options)}"
         raise invalid_body({"option": [wrong]})
     return ask.options[option - 1]
+
+
+def _said_with(key: str, log: EventLog) -> MailView | None:
+    """What an earlier request with this ``key`` has said; None for nothing, or without a key."""
+    return next((mail for mail in log.conversation.mail() if mail.ref == key), None) if key else None
 
 
 def _kept(ask: AskView, state: str, text: str, by: str) -> dict[str, Any]:

@@ -122,6 +122,7 @@ def test_only_the_wiring_joins_core_and_http() -> None:
         "flower_core.agent",
         "flower_core.files",
         "flower_core.loopback",
+        "flower_core.rights",
         "flower_core.trees",
         "flower_core.errors",
     }

@@ -27,7 +27,8 @@ def _inbox(run_id: str) -> Reply:
 
 
 def _interrupt(run_id: str, body: dict[str, Any]) -> Reply:
-    manager().interrupt(run_id, body.get("text", ""))
+    key, _ = idempotency()
+    manager().interrupt(run_id, body.get("text", ""), key=key)
     return json_reply({"ok": True, "run": run_id, "note": _COST}, 202)
 
 

@@ -28,8 +28,9 @@ def test_words_said_with_an_interrupt_and_in_the_inbox_reach_agent_brief_and_jud
     (server.workspace(run) / "begun").unlink()
     server.wait_for_worker(run)
     mail = server.post(f"/runs/{run['id']}/inbox", text="Mind the comma")
-    assert (mail["id"], mail["amended"]) == ("m1", ".flower/notes/brief.md")
-    assert server.get(f"/runs/{run['id']}/inbox")["mail"][0]["state"] == "queued"
+    assert (mail["id"], mail["amended"]) == ("m2", ".flower/notes/brief.md")
+    said = [(item["text"], item["state"]) for item in server.get(f"/runs/{run['id']}/inbox")["mail"]]
+    assert said == [("Use fewer words", "delivered"), ("Mind the comma", "queued")]
     brief = (server.workspace(run) / ".flower/notes/brief.md").read_text()
     assert brief.index("Use fewer words") < brief.index("Mind the comma")
     server.let_go(run)
@@ -57,8 +58,8 @@ def _both_were_taken_into_account(server: FlowerServer, run: dict[str, object], 
     assert "Mind the comma" in str(run["verdict"])
     assert "Mind the comma" in str(run["result"]), "the agent took it from its inbox and repeated it"
     states = [e["payload"]["state"] for e in of_kind(events, "ask") if e["payload"].get("kind") == "mail"]
-    assert states == ["queued", "delivered"]
-    assert server.get(f"/runs/{run['id']}/inbox")["mail"][0]["state"] == "delivered"
+    assert states == ["queued", "delivered"] * 2
+    assert server.get(f"/runs/{run['id']}/inbox")["mail"][1]["state"] == "delivered"
     work = next(row for row in server.get(f"/runs/{run['id']}/steps")["steps"] if row["step"] == "Work")
     assert (work["session_id"], work["attempts"], work["ok"]) == (session, 1, True)
 

@@ -116,7 +116,7 @@ class MemoryManager:
     def inbox(self, run_id: str) -> Sequence[MailView]:
         return self.get(run_id).mail
 
-    def interrupt(self, run_id: str, text: str) -> None:
+    def interrupt(self, run_id: str, text: str, *, key: str = "") -> None:
         self._running(run_id)
         self.interrupts.append((run_id, text))
 
