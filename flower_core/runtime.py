@@ -59,9 +59,9 @@ class Runtime:
     is waited for after a failure.
 
     Raises CredentialsMissing, which says what to set, when the environment cannot reach a model, and ValueError
-    for an ANTHROPIC_BASE_URL or proxy that is no URL, for ``keep_denials`` or ``spill_threshold`` below 0, and for
-    a ``store`` together with how sessions are to be rewritten; OSError or sqlite3.Error when its directories or its
-    store cannot be made or opened.
+    for an ANTHROPIC_BASE_URL or proxy that is no URL, for a directory whose path is no UTF-8, for ``keep_denials`` or
+    ``spill_threshold`` below 0, and for a ``store`` together with how sessions are to be rewritten; OSError or
+    sqlite3.Error when its directories or its store cannot be made or opened.
     """
 
     def __init__(
@@ -249,5 +249,10 @@ class Runtime:
 
 def _made(path: Path | str) -> Path:
     folder = Path(path).expanduser().resolve()
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        # Measured with agent program 2.1.332: it says that there is no such directory, or no such session.
+        raise ValueError(f"the agent program finds nothing where a name is no UTF-8: {str(folder)!a}") from None
     folder.mkdir(parents=True, exist_ok=True)
     return folder

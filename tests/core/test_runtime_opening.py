@@ -60,6 +60,14 @@ def test_how_sessions_are_kept_short_is_checked(tmp_path: Path, given: dict[str,
             Runtime(workspace=tmp_path, run_dir=tmp_path / "books", environ=ENVIRON, **more)
 
 
+@pytest.mark.parametrize("which", ["workspace", "run_dir", "config_dir"])
+def test_a_directory_that_the_agent_program_would_not_find_is_refused(tmp_path: Path, which: str) -> None:
+    given = {"workspace": tmp_path / "space", "run_dir": tmp_path / "books", which: tmp_path / "caf\udce9"}
+    with pytest.raises(ValueError, match=r"no UTF-8: '.*caf\\udce9'"):
+        Runtime(**given, environ=ENVIRON)  # type: ignore[arg-type]
+    assert not (tmp_path / "caf\udce9").exists()
+
+
 def test_a_runtime_that_cannot_be_made_leaves_no_store_open(tmp_path: Path) -> None:
     (tmp_path / "books" / "agent").mkdir(parents=True)  # where the launcher is to be
     before = threading.active_count()
