@@ -48,6 +48,13 @@ def acting_for(path: Path | str) -> Iterator[None]:
         _acting.ids = None
 
 
+@contextlib.contextmanager
+def acting_once_open(path: Path | str) -> Iterator[None]:
+    """The same, but with this thread's own rights at a place that no agent has been let into yet."""
+    with contextlib.nullcontext() if awaits_owners(path) else acting_for(path):
+        yield
+
+
 def may_hold(handle: int) -> bool:
     """Whether this thread, if it has others' rights, may go on with a file it has opened: only within their places.
 

@@ -3,7 +3,8 @@
 What lies there was put there by agents, so nothing about it is believed. A path is walked one directory at a time from
 a directory that is held open (openat with O_NOFOLLOW), and what was opened is looked at again: neither ``..`` nor a
 symbolic link, nor one that is swapped in at the last moment, leads anywhere else, and no pipe or device is waited for.
-POSIX only.
+Where agents have a user of their own it is done with their rights: another name (a hard link) of a file that is closed
+to them opens nothing. POSIX only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flower_core.rights import acting_once_open
 from flower_http.errors import Problem
 
 if TYPE_CHECKING:
@@ -178,20 +180,23 @@ class Tree:
         way = [*self._below, *parts]
         here = os.open(self._root, directory)
         try:
-            for part in way[:-1]:
-                here, above = os.open(part, directory, dir_fd=here), here
-                os.close(above)
-            if not way:
-                return os.dup(here)
-            mode = os.stat(way[-1], dir_fd=here, follow_symlinks=False).st_mode
-            if stat.S_ISLNK(mode):
-                raise OSError(errno.ELOOP, "a symbolic link")
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise OSError(errno.ENXIO, "not a file")  # opening a device may already do something
-            # Should it be exchanged for a pipe right now: opening one without a writer would wait for it.
-            return os.open(way[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=here)
+            with acting_once_open(self._root.joinpath(*map(os.fsdecode, self._below))):
+                for part in way[:-1]:
+                    here, above = os.open(part, directory, dir_fd=here), here
+                    os.close(above)
+                return _open_last(way[-1], here) if way else os.dup(here)
         finally:
             os.close(here)
+
+
+def _open_last(name: bytes, directory: int) -> int:
+    mode = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+    if stat.S_ISLNK(mode):
+        raise OSError(errno.ELOOP, "a symbolic link")
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.ENXIO, "not a file")  # opening a device may already do something
+    # Should it be exchanged for a pipe right now: opening one without a writer would wait for it.
+    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=directory)
 
 
 def missing(path: bytes, why: str) -> Problem:

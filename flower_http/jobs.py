@@ -227,6 +227,8 @@ class Job:
             lang=self._lang,
         )
         self._undo.callback(self.runtime.close)
+        if self.runtime.workspace != self.workspace:  # agents of a directory above may have put a link there
+            raise ValueError("the workspace has become a symbolic link")
         ctx = await flow.run(self.runtime, on_event=self._on_event, on_step=self._on_step)
         return outcome(ctx)
 

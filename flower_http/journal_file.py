@@ -28,6 +28,11 @@ class JournalLost(sqlite3.OperationalError):
     """The file was moved or deleted under the server; what is written now would be gone after a restart."""
 
 
+def is_ruin(error: sqlite3.Error) -> bool:
+    """Whether ``error`` says that a file is damaged or no database at all, which no waiting will mend."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _RUINED
+
+
 class JournalFile:
     """The SQLite file at ``path``. A file that is no database is set aside under another name, never deleted.
 
@@ -81,7 +86,7 @@ class JournalFile:
         try:
             return self._connect(create=True)
         except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _RUINED:
+            if not is_ruin(error):
                 raise
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         self.set_aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")

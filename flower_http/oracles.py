@@ -210,7 +210,7 @@ class Oracles:
 
     async def _answer(self, log: EventLog, asked: OracleQuestion, events: list[Event]) -> OracleQuestion:
         view, kit = log.view, self._kit
-        workspace = kit.places.root / view.workspace
+        workspace = kit.places.again(view)
         workbench = self._workbench(log, workspace)
         config_dir = kit.places.oracle_config_dir(log.run_id)
         beside = [] if workbench is None else [workbench.root]

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import secrets
 import shutil
+import sqlite3
 import threading
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import Any
 
 from flower_core.lineage import FILE_NAME, Lineage
 from flower_core.manifest import Manifest
+from flower_core.rights import acting_once_open
 from flower_core.runtime import SESSIONS_FILE
 from flower_core.sessions import SqliteSessionStore
 from flower_core.trees import remove_tree
@@ -22,6 +24,7 @@ from flower_core.workbench import BESIDE, Workbench
 from flower_http.documents import Documents
 from flower_http.errors import StartError, invalid_body
 from flower_http.files import Tree
+from flower_http.journal_file import is_ruin
 from flower_http.projection import RunView
 
 _LOG = logging.getLogger(__name__)
@@ -90,12 +93,20 @@ class Places:
         try:
             same = workspace.resolve() == workspace
             if same:
-                workspace.mkdir(parents=True, exist_ok=True)
+                with acting_once_open(workspace):
+                    workspace.mkdir(parents=True, exist_ok=True)
                 same = workspace.resolve(strict=True) == workspace
         except (OSError, RuntimeError) as error:  # links in a circle are a RuntimeError
             raise invalid_body({"workspace": [f"cannot be made: {getattr(error, 'strerror', error)}"]}) from error
         if not same:
             raise invalid_body({"workspace": ["has become a symbolic link"]})
+
+    def again(self, view: RunView) -> Path:
+        """Where a run that was started before works. Raises Problem 422 as :meth:`find`, and for a link in its way."""
+        workspace = self.find(view.workspace, view.id)
+        if workspace != self.root / view.workspace:
+            raise invalid_body({"workspace": ["has become a symbolic link"]})
+        return workspace
 
     def shown(self, workspace: Path) -> str:
         """The workspace as clients name it: relative to the root."""
@@ -154,11 +165,12 @@ class Places:
             if left.name not in unfinished:
                 remove_tree(left)
 
-    def drop(self, view: RunView) -> None:
+    def drop(self, view: RunView, *, shared: bool = False) -> None:
         """Forget a run that has ended: its documents, its rows of the manifest, and what was said in it or about it.
 
-        Its workspace stays, and so do the sessions that a later run there may go on with. Raises OSError or
-        sqlite3.Error.
+        Its workspace stays, and so do the sessions that a later run there may go on with. A ruined store of sessions
+        goes as a whole, unless other runs have sessions there, or are under way in the workspace (``shared``): then it
+        goes with the last of them. Raises OSError or sqlite3.Error.
         """
         books = self.books(self.root / view.workspace)
         for config in (self.config_dir(view.id), self.oracle_config_dir(view.id)):
@@ -169,19 +181,39 @@ class Places:
         self.documents.drop(view.id)
         spoken = _sessions(self._manifest(view).rows(view.id))
         self.session_file(self.root / view.workspace, view.id).unlink(missing_ok=True)
-        kept = _sessions(row for row in self._manifest(view).rows() if row.get("run") != view.id)
-        for path in (books / FILE_NAME, *(books / "once").glob("*.json")):
-            kept.update(Lineage(path, self.root / view.workspace).load(lambda _: True).steps.values())
+        theirs = _sessions(row for row in self._manifest(view).rows() if row.get("run") != view.id)
+        for path in (books / "once").glob("*.json"):
+            theirs.update(self._noted(path, view))
+        kept = theirs | self._noted(books / FILE_NAME, view)
         if spoken - kept:
-            store = SqliteSessionStore(books / SESSIONS_FILE)
-            try:
-                store.remove(spoken - kept)
-            finally:
-                store.close()
+            _remove(spoken - kept, books, shared=shared or bool(theirs))
         self._manifest(view).drop(view.id)  # last: should anything above fail, it is known what is left to do
+
+    def _noted(self, path: Path, view: RunView) -> set[str]:
+        """The sessions that a lineage in ``path`` names."""
+        return set(Lineage(path, self.root / view.workspace).load(lambda _: True).steps.values())
 
     def _manifest(self, view: RunView) -> Manifest:
         return Manifest(self.books(self.root / view.workspace) / "manifest.json", view.id)
+
+
+def _remove(sessions: Iterable[str], books: Path, *, shared: bool) -> None:
+    """Remove these sessions from the store in ``books``, or all of it when it is ruined and not ``shared``."""
+    path = books / SESSIONS_FILE
+    try:
+        store = SqliteSessionStore(path)
+        try:
+            store.remove(sessions)
+        finally:
+            store.close()
+    except sqlite3.Error as error:
+        if not is_ruin(error):
+            raise
+        _LOG.error("%s is ruined (%s); it goes %s", path, error, "with the last run that uses it" if shared else "now")
+        if not shared:
+            # The names of sessions, too: there is nothing to go on from any more.
+            for name in (FILE_NAME, *(SESSIONS_FILE + suffix for suffix in ("", "-wal", "-shm"))):
+                (books / name).unlink(missing_ok=True)
 
 
 def _sessions(rows: Iterable[dict[str, Any]]) -> set[str]:

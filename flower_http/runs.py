@@ -165,7 +165,9 @@ class RunManager:
             raise Problem(409, "not-ended", f"the run is {log.view.state}; cancel it first")
         try:
             with self._oracles.silent(run_id):
-                self._kit.places.drop(log.view)
+                where = log.view.workspace
+                shared = any(other.workspace == where for other in self._book.unfinished())
+                self._kit.places.drop(log.view, shared=shared)
                 self._book.delete(run_id)  # last, so that no books are left that nobody knows of
         except (OSError, sqlite3.Error, JournalUnavailable) as error:
             raise unavailable(f"the run is still there: {error}") from error
@@ -273,7 +275,7 @@ class RunManager:
         """
         view = log.view
         params = StartParams.restore(view.params)
-        workspace = self._kit.places.find(view.workspace, view.id)
+        workspace = self._kit.places.again(view)
         self._slots.claim(self._claim(view.id, workspace, params), always=always)
         try:
             self._kit.places.make(workspace)

@@ -185,6 +185,52 @@ def test_what_agents_said_goes_unless_a_later_run_may_go_on_from_it(world: RunWo
     assert not places.session_file(world.home / "work" / "w", run.id).exists()
 
 
+def ruined_store(world: RunWorld, *owners: str, how: str) -> Path:
+    """The store of the sessions of workspace ``w``, one for each of the runs ``owners``; ruined."""
+    places = Places(world.home / "work", world.home / "data")
+    books = places.books(world.home / "work" / "w")
+    for owner in owners:
+        Manifest(books / "manifest.json", owner).record(StepResult("work", f"s-{owner}", started_at=1.0))
+    with closing(SqliteSessionStore(books / "sessions.db")) as store:
+        asyncio.run(_speak(store, *(f"s-{owner}" for owner in owners)))
+    path = books / "sessions.db"
+    content = bytearray(path.read_bytes())
+    content[0 if how == "no database" else 4096 :] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("how", ["no database", "damaged"])
+def test_a_store_of_sessions_that_is_ruined_goes_with_the_last_run_that_has_some_in_it(
+    world: RunWorld, server: Server, how: str
+) -> None:
+    runs = []
+    for _ in range(2):
+        runs.append(world.start("", "w"))
+        world.reaches(runs[-1].id, "succeeded")
+    path = ruined_store(world, *(run.id for run in runs), how=how)
+    Lineage(path.with_name("lineage.json"), world.home / "work" / "w").set("Work", "gone")
+    for run, left in ((runs[0], True), (runs[1], False)):
+        reply = requests.delete(f"{server.url}/runs/{run.id}", timeout=10)
+        assert (reply.status_code, reply.content) == (204, b"")
+        assert requests.get(f"{server.url}/runs/{run.id}", timeout=10).status_code == 404
+        assert path.exists() == left
+    left_behind = [each.name for each in path.parent.iterdir() if each.name.startswith(("sessions", "lineage"))]
+    assert left_behind == []
+    again = world.start("", "w")
+    assert world.reaches(again.id, "succeeded", "failed").state == "succeeded"
+
+
+def test_a_ruined_store_stays_while_a_run_is_under_way_where_it_is(world: RunWorld) -> None:
+    run = world.start("", "w")
+    world.reaches(run.id, "succeeded")
+    path = ruined_store(world, run.id, how="damaged")
+    _, here = world.begun("w")
+    world.manager.delete(run.id)
+    assert path.exists()
+    here.go.set()
+
+
 def test_what_cannot_be_removed_is_said_and_the_run_is_still_there(world: RunWorld) -> None:
     run = world.start("", "w")
     world.reaches(run.id, "succeeded")

@@ -1,9 +1,9 @@
-"""What an agent may have put in the place of a workbench by the time somebody starts the next run there."""
+"""What agents may have put in the place of a workbench, or of a workspace, by the time somebody works there again."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,9 @@ from flower_http.flow_registry import Flows
 from flower_http.kit import Kit
 from flower_http.places import Places
 from flower_http.schemas import StartParams
-from tests.http.run_world import refused
+from tests.http.gated_flow import SCENES, scene
+from tests.http.run_world import RunWorld, refused
+from tests.support import eventually
 
 
 @pytest.fixture
@@ -72,3 +74,42 @@ def test_what_is_no_document_is_refused_by_name_where_a_run_would_go_on_from_it(
         make[kind](brief)
     check(kit)
     assert "brief.md" in str(refused(lambda: check(kit, task="")).extra["errors"]["workspace"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[RunWorld]:
+    SCENES.clear()
+    made = RunWorld(tmp_path)
+    yield made
+    made.shut_down()
+
+
+def become_a_link(world: RunWorld, workspace: str, target: str) -> None:
+    path = world.home / "work" / workspace
+    (path.parent / target).mkdir()
+    path.rename(path.with_name("moved"))
+    path.symlink_to(target)
+
+
+def test_a_run_goes_on_nowhere_else_when_its_workspace_has_become_a_link(world: RunWorld) -> None:
+    run = world.start("wait", "a/sub")
+    assert scene("sub").begun.wait(10)
+    eventually(lambda: world.manager.get(run.id).started_at, 10)
+    world.crash()
+    become_a_link(world, "a/sub", "../two")
+    world.boot()
+    assert world.manager.get(run.id).state == "interrupted"
+    assert "symbolic link" in str(refused(lambda: world.manager.resume(run.id)).extra["errors"])
+    assert list((world.home / "work" / "two").iterdir()) == []
+    world.manager.cancel(run.id)
+
+
+def test_an_oracle_looks_nowhere_else_either(world: RunWorld) -> None:
+    run = world.start("", "a/sub")
+    world.reaches(run.id, "succeeded")
+    become_a_link(world, "a/sub", "../two")
+    asked = world.manager.ask_oracle(run.id, "What is there?")
+    eventually(lambda: world.manager.oracle_answer(run.id, asked.id).state != "thinking", 10)
+    answer = world.manager.oracle_answer(run.id, asked.id)
+    assert (answer.state, answer.answer) == ("failed", "")
+    assert world.oracle.asked == []
