@@ -125,16 +125,36 @@ def _reply(entry: Entry) -> str:
 
 
 def _relinked(kept: list[Entry], before: Sequence[Entry]) -> list[Entry]:
-    """``kept`` with every link to an entry that has gone turned to the nearest of its ancestors that is there."""
+    """``kept`` with every link to an entry that has gone turned to what stands nearest to it, back in the chain.
+
+    Results come in any order, each the child of its own call, and the chain goes on from the last. What of a reply
+    lies beside the chain the agent program finds by what lies on it: so where a result has gone, the chain goes on from
+    what is left of its reply, which may lie beside.
+    """
     there = {name_at(entry, "uuid") for entry in kept}
-    heirs: dict[str, str] = {}
-    for entry in before:  # a parent comes before its children
-        uuid, parent = name_at(entry, "uuid"), name_at(entry, "parentUuid")
-        if uuid and uuid not in there:
-            heirs[uuid] = heirs.get(parent, parent)
+    parents = {name_at(entry, "uuid"): name_at(entry, "parentUuid") for entry in before}
+    owners = {call: _reply(entry) for entry in before for call in _calls_in(entry)}
+    replies = {name_at(entry, "uuid"): _reply_about(entry, owners) for entry in before}
+    newest: dict[str, str] = {}  # of each reply what was kept last, up to the entry that is being mended
+
+    def heir(gone: str, of: str) -> str:
+        while gone and gone not in there:
+            reply = replies.get(gone, "")
+            gone = newest[reply] if reply != of and reply in newest else parents.get(gone, "")
+        return gone
 
     def mended(entry: Entry) -> Entry:
-        broken = [key for key in _LINKS if name_at(entry, key) in heirs]
-        return {**entry, **{key: heirs[entry[key]] or None for key in broken}} if broken else entry
+        reply = _reply_about(entry, owners)
+        broken = {key: link for key in _LINKS if (link := name_at(entry, key)) in parents and link not in there}
+        mended = {**entry, **{key: heir(link, reply) or None for key, link in broken.items()}} if broken else entry
+        if _reply(entry):
+            newest[_reply(entry)] = name_at(entry, "uuid")
+        return mended
 
     return [mended(entry) for entry in kept]
+
+
+def _reply_about(entry: Entry, owners: Mapping[str, str]) -> str:
+    """The reply this entry is of, or about: as the result of a call, or as what a hook added to it; "" for others."""
+    about = [_hook_of(entry), *(name_at(block, "tool_use_id") for block in blocks_of(entry))]
+    return _reply(entry) or next((owners[call] for call in about if call in owners), "")

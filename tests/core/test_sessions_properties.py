@@ -117,6 +117,21 @@ def assert_linked(before: list[Entry], after: list[Entry]) -> None:
         seen.add(entry.get("uuid"))
 
 
+def assert_within_reach(before: list[Entry], after: list[Entry]) -> None:
+    """No reply with calls has lost all it had on the chain that ends with the last entry; the rest is found by that."""
+
+    def on_the_chain(entries: list[Entry]) -> set[str]:
+        known = {entry["uuid"]: entry for entry in entries if "uuid" in entry}
+        at, found = next((entry["uuid"] for entry in reversed(entries) if "uuid" in entry), None), set()
+        while at is not None:
+            found.add(known[at].get("message", {}).get("id", ""))
+            at = known[at]["parentUuid"]
+        return found
+
+    calling = {entry["message"]["id"] for entry in after if ids([entry], "tool_use", "id")}
+    assert calling & on_the_chain(before) <= on_the_chain(after)
+
+
 def assert_otherwise_the_same(before: list[Entry], after: list[Entry]) -> None:
     """What stays stays in its order and as it was, but for what results say and for the links."""
 
@@ -169,6 +184,7 @@ def test_a_session_cut_off_anywhere_is_fed_back_whole(
     assert before == given_in
     assert_paired(before, after)
     assert_linked(before, after)
+    assert_within_reach(before, after)
     assert_otherwise_the_same(before, after)
     assert_only_the_misleading_is_gone(before, after, how["prune"]["keep_denials"])
     assert_no_reply_ends_in_a_thought(before, after)

@@ -180,6 +180,16 @@ def test_of_parallel_calls_only_the_refused_go_and_what_was_said_stays() -> None
     assert said == ["thinking", "text", "tool_use"]
 
 
+def test_the_chain_goes_on_from_what_is_left_of_a_reply_whose_refusal_came_last() -> None:
+    author = Author()
+    author.prompt()
+    author.reply(Call("rm 1", "rule", hooked=True), Call("make"), order=(1, 0))
+    author.reply(text="End")
+    after = prune(author.entries, keep_denials=0)
+    (call,) = (entry["uuid"] for entry in after if entry["type"] == "assistant" and "make" in str(entry))
+    assert [entry["parentUuid"] for entry in after if "End" in str(entry)] == [call]
+
+
 @pytest.mark.parametrize("ending", STOPPED)
 def test_an_interruption_becomes_a_neutral_line(ending: Ending) -> None:
     neutral = {"en": "Nobody refused it", "zh": "没有人拒绝", "es": "Nadie la rechazó", "fr": "Personne ne l'a refusé"}

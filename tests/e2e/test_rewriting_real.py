@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claude_agent_sdk import HookMatcher
 
 from flower_core import AgentSpec, Runtime, coordinator, worker
 from flower_core.rehearsal import RehearsalServer
 from flower_core.rehearsal.conversation import Call
 from flower_core.sessions import SqliteSessionStore
 from tests.e2e.conftest import MakeStage
-from tests.e2e.stage import LONG_COMMAND, QUICK, Stage, agent, play, until
+from tests.e2e.stage import LONG_COMMAND, QUICK, Screen, Stage, agent, play, until
 
 pytestmark = pytest.mark.e2e
 GO_ON = {"when": {"prompts": "Go on"}, "text": "On we went."}
@@ -208,3 +209,32 @@ def test_all_of_it_can_be_switched_off(staged: MakeStage) -> None:
     spec = agent("Bash", "Read")
     resumed = resume(stage, spec, lambda runtime: runtime.run(spec, "Begin"), ephemeral=False, keep_denials=9)
     assert [(c.input, c.result) for c in resumed.after] == [(c.input, c.result) for c in resumed.before]
+
+
+def test_a_call_stays_whose_neighbour_in_the_same_reply_was_refused_after_it(staged: MakeStage) -> None:
+    """The chain of entries goes on from the refusal, and ends with the text, so both have to find their way back."""
+    screen = Screen()
+
+    async def late(*_: object) -> Any:
+        await until(lambda: screen.results_of("Glob"))
+        return {}
+
+    refused = ["Read", {"file_path": "/etc/hostname"}]
+    calls = {"tools": [refused, ["Glob", {"pattern": "*.txt"}]]}
+    stage = staged(
+        {
+            "agent": [
+                GO_ON,
+                {"when": {"turn": 0}, **calls},
+                {"when": {"turn": 1}, "tools": [refused]},
+                {"text": "Enough."},
+            ]
+        }
+    )
+    (stage.workspace / "note.txt").write_text("a note")
+    hooks = {"PreToolUse": [HookMatcher(matcher="Read", hooks=[late])]}
+    spec = agent("Read", "Glob", hooks=hooks)
+    found = resume(stage, spec, lambda runtime: runtime.run(spec, "Begin", on_event=screen))
+    assert [call.name for call in found.before] == ["Read", "Glob", "Read"]
+    assert [call.name for call in found.after] == ["Glob", "Read"]
+    assert "note.txt" in (found.after[0].result or "")
