@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,11 +70,17 @@ def check_starter(context: FlowContext) -> None:
 
 
 def check_once(context: FlowContext) -> None:
-    """Raise Problem 422 without a task, and for a session to resume that is not there."""
+    """Raise Problem 422 without a task, and for a session to resume that is not there, or cannot be read."""
     params = context.request
     if not params.task.strip():
         raise invalid_body({"task": ["must say what is to be done"]})
-    if params.resume is not None and not _has_session(context.run_dir / SESSIONS_FILE, params.resume):
+    if params.resume is None:
+        return
+    try:
+        known = _has_session(context.run_dir / SESSIONS_FILE, params.resume)
+    except (OSError, sqlite3.Error) as error:
+        raise invalid_body({"resume": [f"the sessions of this workspace cannot be read: {error}"]}) from error
+    if not known:
         # The agent program would say so, too, but only after every attempt at what cannot succeed.
         raise invalid_body({"resume": ["there is no such session in this workspace; name the one it was held in"]})
 

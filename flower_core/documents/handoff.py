@@ -79,9 +79,10 @@ class Handoff(Document):
 
 def frozen_handoffs(notes: Path) -> list[Path]:
     """Every handoff kept in the directory ``notes``, oldest first, whichever step it was of; symlinks left out."""
-    found = [*notes.glob("handoff-*.md"), *(notes / _ARCHIVE).glob("handoff-*.md")]
-    files = [(path.stat().st_mtime_ns, path.name, path) for path in found if path.is_file() and not path.is_symlink()]
-    return [path for *_, path in sorted(files)]
+    with acting_for(notes):
+        found = [*notes.glob("handoff-*.md"), *(notes / _ARCHIVE).glob("handoff-*.md")]
+        files = [path for path in found if not path.is_symlink() and path.is_file()]
+        return [path for *_, path in sorted((path.stat().st_mtime_ns, path.name, path) for path in files)]
 
 
 def _number(stem: str, name: str) -> int:

@@ -136,6 +136,19 @@ def test_a_session_the_workspace_holds_can_be_resumed(tmp_path: Path) -> None:
         Flows({}).check(replace(about, request=replace(about.request, resume="0b0e-2")))
 
 
+@pytest.mark.parametrize("ruin", ["no database", "directory"])
+def test_sessions_that_cannot_be_read_are_said_to_be_so(tmp_path: Path, ruin: str) -> None:
+    about = context(tmp_path, task="go on", flow="once", resume="0b0e-1")
+    store = about.run_dir / "sessions.db"
+    store.parent.mkdir(parents=True)
+    if ruin == "directory":
+        store.mkdir()
+    else:
+        store.write_bytes(b"x" * 4096)
+    problem = refused(lambda: Flows({}).check(about))
+    assert (problem.status, list(problem.extra["errors"])) == (422, ["resume"])
+
+
 def test_a_resumed_flow_is_told_what_people_said_and_a_shared_object_is_not_changed(tmp_path: Path) -> None:
     flows = Flows(FLOWS)
     made = flows.make(context(tmp_path, flow="solo"), links(tmp_path, "it was said"))
