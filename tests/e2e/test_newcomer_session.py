@@ -56,7 +56,7 @@ def test_start_answer_say_ask_interrupt_leave_come_back_and_see_the_verdict(
         assert "i/l/c" not in first.rest()
 
     server.let_go(run)
-    with terminal("watch", run_id, home=tmp_path, url=server.url, columns=80) as second:
+    with terminal("watch", run_id, "--from-start", home=tmp_path, url=server.url, columns=80) as second:
         second.see(r"\? q1  answered by .*: Good morning")  # what was missed, and what came before
         second.see(r"verdict   achieved", 60)
         second.see(r"run       succeeded")
