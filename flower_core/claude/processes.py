@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from pathlib import Path
 
 #: Seconds between asking and forcing. Asked (SIGTERM) it takes 0.2 s, writes down its cost and stops its command.
@@ -13,10 +14,14 @@ _ASK_S = 1.0
 
 
 async def end_process(process: int) -> None:
-    """Have ``process`` end: it is asked, and what is left of it and its descendants a second later is killed.
+    """Have our child ``process`` end: it is asked, and what is left of it and its descendants a second later is killed.
 
-    Descendants are found on Linux only; elsewhere a command may outlive an agent program that had to be killed.
+    The id is the agent program's own word, and with root's rights any process could be meant: what is no child of this
+    process is left alone. Descendants, and whose child it is, are found on Linux only; elsewhere a command may outlive
+    an agent program that had to be killed.
     """
+    if not _is_child(process):
+        return
     with contextlib.ExitStack() as handles:
         # A command is a session of its own, so neither signal nor process group reaches it once its parent has gone.
         members = (process, *descendants_of(process))
@@ -25,6 +30,14 @@ async def end_process(process: int) -> None:
         await asyncio.sleep(_ASK_S)
         for member in family:
             member.send(signal.SIGKILL)
+
+
+def _is_child(process: int) -> bool:
+    if sys.platform != "linux":
+        return True
+    with contextlib.suppress(OSError):  # it has gone
+        return parent_of(process) == os.getpid()
+    return False
 
 
 def parent_of(process: int) -> int:
