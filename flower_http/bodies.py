@@ -12,14 +12,17 @@ _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 100
 
 
-def decode(raw: bytes, content_type: str) -> dict[str, Any]:
-    """The fields in ``raw``. An empty body has none.
+def decode(raw: bytes, content_type: str, encoding: str = "") -> dict[str, Any]:
+    """The fields in ``raw``, sent with this Content-Type and Content-Encoding. An empty body has none.
 
-    Raises Problem 415 for another type than JSON or a form, 400 for what is not what its type says, 422 for JSON that
-    is no object or names a field twice.
+    Raises Problem 415 for another type than JSON or a form, and for what is compressed, 400 for what is not what its
+    type says, 422 for JSON that is no object or names a field twice.
     """
     if not raw:
         return {}
+    if encoding.strip().lower() not in ("", "identity"):
+        detail = f"send the body as it is, not with Content-Encoding {encoding[:100]!r}"
+        raise Problem(415, "unsupported-media-type", detail, headers={"Accept-Encoding": "identity"})
     media_type, _, parameters = content_type.partition(";")
     kind = media_type.strip().lower()
     charset = parameters.partition("charset=")[2].strip().strip('"').lower()

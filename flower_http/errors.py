@@ -52,6 +52,7 @@ CATALOGUE: Mapping[str, tuple[int, str]] = {
     "cursor-ahead": (409, "The cursor is beyond the last event"),
     "epoch-changed": (410, "The journal is not the one this cursor belongs to"),
     "cursor-expired": (410, "Events after this cursor have been dropped"),
+    "precondition-failed": (412, "The file is not the one the request is about"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "The body is neither JSON nor a form"),
     "range-not-satisfiable": (416, "The file has no such bytes"),

@@ -5,22 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from functools import partial
 
-from flower_http.parsing import natural
+from flower_http.parsing import clamped
 
 _LONGEST = 512
 
 
 def limit_up_to(most: int) -> Callable[[str], int]:
     """A parser of whole numbers from 1; what is above ``most`` means ``most``."""
-
-    def parse(text: str) -> int:
-        number = natural(text)
-        if number < 1:
-            raise ValueError("must be at least 1")
-        return min(number, most)
-
-    return parse
+    return partial(clamped, low=1, high=most)
 
 
 def seal_cursor(kind: str, place: str) -> str:

@@ -14,6 +14,7 @@ FLOW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 BUILT_IN_FLOWS = ("starter", "once")
 
 _NATURAL = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
+_ANY_LENGTH = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252})|[0-9A-Fa-f:.]{2,45}", re.ASCII)
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,512}", re.ASCII)
@@ -26,6 +27,16 @@ def natural(text: str) -> int:
     if not _NATURAL.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a whole number")
     return int(text)
+
+
+def clamped(text: str, low: int, high: int) -> int:
+    """A whole number as :func:`natural` reads it, of any length; what is above ``high`` means ``high``."""
+    if not _ANY_LENGTH.fullmatch(text):
+        raise ValueError(f"{text[:40]!r} is not a whole number")
+    number = high if len(text) > len(str(high)) else min(int(text), high)
+    if number < low:
+        raise ValueError(f"must be at least {low}")
+    return number
 
 
 def between(low: int, high: int) -> Callable[[str], int]:

@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 from flower_http.errors import bad_parameter
 from flower_http.pages import MAX_PAGE_EVENTS
-from flower_http.parsing import natural
+from flower_http.parsing import clamped, natural
 
 DEFAULT_LIMIT: Final = 100
 MAX_WAIT_S: Final = 25.0
@@ -18,7 +18,7 @@ MAX_EPOCH_CHARS: Final = 64
 #: More fields than any valid query has; beyond that it is not even taken apart.
 _MAX_FIELDS: Final = 32
 _NAMES: Final = ("after", "limit", "wait", "tail", "epoch", "on_gap")
-_SECONDS = re.compile(r"(0|[1-9][0-9]{0,15})(\.[0-9]{1,3})?", re.ASCII)
+_SECONDS = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]{1,3})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,12 @@ def _number(found: dict[str, str], name: str, default: int) -> int:
 
 
 def _limit(found: dict[str, str]) -> int:
-    limit = _number(found, "limit", DEFAULT_LIMIT)
-    if limit < 1:
-        raise bad_parameter("limit", f"must be from 1 to {MAX_PAGE_EVENTS}")
-    return min(limit, MAX_PAGE_EVENTS)
+    if "limit" not in found:
+        return DEFAULT_LIMIT
+    try:
+        return clamped(found["limit"], 1, MAX_PAGE_EVENTS)
+    except ValueError as error:
+        raise bad_parameter("limit", str(error)) from error
 
 
 def _wait(found: dict[str, str]) -> float:

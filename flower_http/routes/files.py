@@ -96,7 +96,13 @@ def _bytes(opened: OpenFile, name: bytes) -> Reply | FileReply:
     etag, changed = quote_etag(opened.etag), datetime.fromtimestamp(int(opened.modified), UTC)
     headers = Headers()  # no browser runs what an agent has written: see flower_http/headers.py
     headers["ETag"], headers["Last-Modified"] = etag, http_date(changed)
-    if not is_resource_modified(request.environ, etag, last_modified=changed):
+    if not _expected(opened.etag, changed):
+        opened.close()
+        detail = "the file is no longer the one that If-Match or If-Unmodified-Since means"
+        raise Problem(412, "precondition-failed", detail, headers={"ETag": etag})
+    # Without If-Match, which is told of above: werkzeug would say 304 where it does not match.
+    environ = {name: value for name, value in request.environ.items() if name != "HTTP_IF_MATCH"}
+    if not is_resource_modified(environ, etag, last_modified=changed):
         opened.close()
         return Reply(304, b"", tuple(headers))
     headers["Content-Type"] = "application/octet-stream"
@@ -130,6 +136,13 @@ def _span(first: int, end: int | None, size: int) -> tuple[int, int] | None:
     start = max(0, size + first) if first < 0 else first
     stop = size if end is None else min(end, size)
     return (start, stop) if start < stop else None
+
+
+def _expected(etag: str, changed: datetime) -> bool:
+    """Whether the file is the one that If-Match means, else If-Unmodified-Since (RFC 9110, section 13.2.2)."""
+    if "If-Match" in request.headers:
+        return etag in request.if_match
+    return request.if_unmodified_since is None or changed <= request.if_unmodified_since
 
 
 def _unchanged(etag: str, changed: datetime) -> bool:

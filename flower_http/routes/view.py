@@ -113,9 +113,8 @@ def view(
             def act(again: bool = False) -> AnyReply:
                 g.again = again
                 if body is not None:
-                    arguments["body"] = load(
-                        body(), decode(request.get_data(), request.headers.get("Content-Type", ""))
-                    )
+                    how = (request.headers.get(name, "") for name in ("Content-Type", "Content-Encoding"))
+                    arguments["body"] = load(body(), decode(request.get_data(), *how))
                 return function(**arguments)
 
             return _respond(_once(principal, act) if method == "POST" else act())

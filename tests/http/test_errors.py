@@ -68,13 +68,13 @@ class World:
         self.post(f"{self.at}/oracle", question="again")
         return self.post(f"{self.at}/oracle", question="again")
 
-    def part_of_a_file(self, wanted: str) -> TestResponse:
-        """The reply to a request for these bytes of a file that has three."""
+    def part_of_a_file(self, **headers: str) -> TestResponse:
+        """The reply to a request with these headers for a file that has three bytes."""
         self.manager.workspaces = self.folder
         file = self.folder / self.manager.get(self.run).workspace / "three"
         file.parent.mkdir()
         file.write_bytes(b"123")
-        return self.open.get(f"{self.at}/files/three", headers={"Range": wanted})
+        return self.open.get(f"{self.at}/files/three", headers=headers)
 
     def failing(self, name: str, error: Exception) -> FlaskClient:
         """A client of the app whose manager raises ``error`` in the method ``name``."""
@@ -168,7 +168,8 @@ CASES: dict[str, Callable[[World], TestResponse]] = {
     "epoch-changed": lambda world: world.open.get(f"{world.at}/events?epoch=other"),
     "cursor-expired": _expired,
     "body-too-large": lambda world: world.open.post("/runs", data=b"x" * (MAX_BODY_BYTES + 1)),
-    "range-not-satisfiable": lambda world: world.part_of_a_file("bytes=9-"),
+    "range-not-satisfiable": lambda world: world.part_of_a_file(Range="bytes=9-"),
+    "precondition-failed": lambda world: world.part_of_a_file(**{"If-Match": '"another"'}),
     "unsupported-media-type": lambda world: world.open.post("/runs", data="<a/>", content_type="text/xml"),
     "invalid-body": lambda world: world.post("/runs", task=3),
     "unknown-flow": lambda world: world.post("/runs", flow="nobody"),

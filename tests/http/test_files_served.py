@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.http.run_world import RunWorld
 from tests.http.served_world import served
 from tests.support import eventually
 
+HTTP_DATE = "%a, %d %b %Y %H:%M:%S GMT"
 SIZE = 32 * 1024 * 1024
 NAMES = ["big", "digits", "empty", "page.html", "src"]
 
@@ -142,6 +144,30 @@ def test_a_file_that_has_changed_is_not_continued_and_one_that_has_not_is_not_se
     same = get(f"{base}/digits", If_None_Match=etag)
     assert (same.status_code, same.content) == (304, b"")
     assert get(f"{base}/digits", If_None_Match='"another"').status_code == 200
+
+
+def test_a_file_is_sent_only_while_it_is_the_one_that_is_meant(base: str) -> None:
+    headers = get(f"{base}/digits").headers
+    changed = datetime.strptime(headers["Last-Modified"], HTTP_DATE)
+    earlier, later = (changed + timedelta(hours=hours) for hours in (-1, 1))
+    for name, value in (
+        ("If-Match", headers["ETag"]),
+        ("If-Match", "*"),
+        ("If-Match", f'"another", {headers["ETag"]}'),
+        ("If-Unmodified-Since", headers["Last-Modified"]),
+        ("If-Unmodified-Since", later.strftime(HTTP_DATE)),
+        ("If-Unmodified-Since", "some day"),
+    ):
+        assert get(f"{base}/digits", **{name: value}).content == b"0123456789", (name, value)
+    for name, value in (
+        ("If-Match", '"another"'),
+        ("If-Match", f"W/{headers['ETag']}"),
+        ("If-Unmodified-Since", earlier.strftime(HTTP_DATE)),
+    ):
+        for more in ({}, {"Range": "bytes=2-4"}):
+            reply = get(f"{base}/digits", **{name: value, **more})
+            assert (reply.status_code, reply.json()["type"]) == (412, "precondition-failed"), (name, value)
+            assert reply.headers["ETag"] == headers["ETag"]
 
 
 def test_head_says_what_get_would_send_and_leaves_nothing_open(base: str, server: Server, run_id: str) -> None:

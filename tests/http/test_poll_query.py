@@ -17,6 +17,7 @@ from flower_http.query import EventsQuery, parse_query
         ("limit=1000", EventsQuery(limit=1000)),
         ("limit=1001", EventsQuery(limit=1000)),
         ("limit=9999999999999999", EventsQuery(limit=1000)),
+        (f"limit={'9' * 6000}&wait={'9' * 6000}", EventsQuery(limit=1000, wait=25.0)),
         ("wait=26", EventsQuery(wait=25.0)),
         ("wait=9999999999999999", EventsQuery(wait=25.0)),
         ("wait=0.25", EventsQuery(wait=0.25)),
