@@ -126,11 +126,10 @@ def test_a_smaller_window_hands_over_earlier(runs: tuple[FlowerServer, dict[str,
     server, run = runs[0], runs[1]["small"]
     assert (run["state"], run["verdict"]["state"]) == ("succeeded", "achieved")
     handoffs = [event["payload"] for event in of_kind(server.events(run["id"]), "handoff")]
-    assert [(payload["phase"], payload["context"]) for payload in handoffs] == [
-        ("near", 935_000),
-        ("writing", 935_000),
-        ("done", 935_000),
-    ]
+    assert [payload["phase"] for payload in handoffs] == ["near", "writing", "done"]
+    near, *rest = (payload["context"] for payload in handoffs)
+    assert near == 935_000
+    assert set(rest) <= {935_000, 955_000}, "the next reply may come before the session has stopped"
     assert {payload["window"] for payload in handoffs} == {200_000}
 
 

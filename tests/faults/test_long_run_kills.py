@@ -18,6 +18,8 @@ from tests.support import eventually
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 SEED, KILLS, MOST_EVENTS = 20, 20, 24
+MOMENTS = moments(SEED, KILLS, MOST_EVENTS)
+AT_STARTS = sum(moment.kind == "start" for moment in MOMENTS)
 TASKS, EVERY = 8, 4
 TASK = "How to get on"
 
@@ -29,7 +31,7 @@ def test_killed_at_twenty_random_moments(tmp_path: Path) -> None:
         kills = Kills(server, watcher, person)
         watcher.start()
         person.start()
-        for moment in moments(SEED, KILLS, MOST_EVENTS):
+        for moment in MOMENTS:
             kills.at(moment)
         done = server.wait_for(run["id"], "succeeded", "failed", timeout=2 * PATIENCE_S)
         watcher.finish(wait=True)
@@ -83,7 +85,9 @@ def events_are_whole(server: FlowerServer, run: dict[str, Any], watcher: Watcher
     assert watcher.breaks >= KILLS
     assert watcher.compared > 0
     told = Counter(told_of(events))
-    assert (told["run.created"], told["run.interrupted"], told["run.finished"]) == (1, KILLS, 1)
+    assert (told["run.created"], told["run.finished"]) == (1, 1)
+    # A run that is hit as the server starts may still wait for its turn, and then was not interrupted once more.
+    assert KILLS - AT_STARTS <= told["run.interrupted"] <= KILLS
 
 
 def books_agree(server: FlowerServer, run: dict[str, Any], events: list[dict[str, Any]]) -> None:

@@ -47,13 +47,20 @@ def test_operations_are_kept_in_the_order_they_came(journal: Journal, path: Path
 
 
 def test_what_comes_together_is_committed_together(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.db", linger_s=0.2)
+    journal = Journal(tmp_path / "j.db")
     journal.execute(lambda db: db.execute("CREATE TABLE t (n INTEGER)").rowcount, 5)
     seen: list[int] = []
+    writing, go_on = threading.Event(), threading.Event()
+
+    def long_one(db: sqlite3.Connection) -> bool:
+        writing.set()
+        return go_on.wait(30)
 
     def count(db: sqlite3.Connection) -> int:
         return int(db.execute("SELECT count(*) FROM t").fetchone()[0])
 
+    before = journal.submit(long_one)
+    assert writing.wait(30)  # so what is handed in now comes together, however long that takes
     futures = [
         journal.submit(
             lambda db, n=number: db.execute("INSERT INTO t VALUES (?)", (n,)).rowcount,  # type: ignore[misc]
@@ -61,7 +68,9 @@ def test_what_comes_together_is_committed_together(tmp_path: Path) -> None:
         )
         for number in range(50)
     ]
-    futures[-1].result(5)
+    go_on.set()
+    assert before.result(30)
+    futures[-1].result(30)
     journal.close()
     assert seen == [50] * 50
 
