@@ -132,6 +132,13 @@ class Parser(HTTPRequestParser):  # type: ignore[misc]
         """Whether all of the request has arrived."""
         return bool(self.completed) and (self.body_rcv is None or bool(self.body_rcv.completed))
 
+    def received(self, data: bytes) -> int:
+        """Take more of the request; how much of ``data`` belongs to it."""
+        taken = int(super().received(data))
+        if self.error is not None:
+            self.expect_continue = False  # who asks before sending a body is told now, not once it has come
+        return taken
+
     def parse_header(self, header_plus: bytes) -> None:
         """Take the head of the request apart."""
         end = header_plus.find(b"\r\n") + 2

@@ -186,7 +186,7 @@ def test_no_address_leads_out_of_the_service(live: Secured, path: str) -> None:
         "label=" + "a" * 20_000 + "=x",
         "label=a=" + "x" * 20_000,
         "cursor=" + "A" * 20_000,
-        "limit=" + "9" * 5000,
+        "limit=0" + "9" * 5000,
         "limit=1e3",
         "state=" + "x" * 20_000,
         "x" * 20_000 + "=1",

@@ -102,6 +102,20 @@ def test_a_refusal_no_application_sees_carries_the_id_of_its_request(live: Servi
         assert (wire.reply().headers["x-request-id"] == sent) is echoed
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (f"Content-Length: {MAX_BODY_BYTES + 1}", 413),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 3", 400),
+        ("Transfer-Encoding: gzip", 501),
+    ],
+)
+def test_a_body_that_would_be_refused_gets_no_permission_but_the_refusal(live: Serving, head: str, status: int) -> None:
+    with Wire(live.server) as wire:
+        wire.raw(f"POST /x HTTP/1.1\r\nHost: h\r\n{head}\r\nExpect: 100-continue\r\n\r\n".encode())
+        assert (wire.reply().status, wire.at_end()) == (status, True)
+
+
 def test_a_body_of_one_mebibyte_is_taken(live: Serving) -> None:
     with Wire(live.server) as wire:
         wire.send("/x", method="POST", body=b"b" * MAX_BODY_BYTES)
