@@ -98,8 +98,8 @@ def test_a_mistake_in_the_check_itself_is_no_fault_of_the_client(kit: Kit) -> No
 
 
 def test_a_refused_parameter_leaves_no_run_and_no_workspace(world: RunWorld) -> None:
-    problem = refused(lambda: world.start("x", "a", flow="solo", params={"size": "3"}))
+    problem = refused(lambda: world.start("x", "a", flow="plain", params={"size": "3"}))
     assert problem.extra["errors"] == {"params.size": [NONE]}
     assert world.manager.list(state=None, labels={}, limit=10, cursor=None) == ([], None)
     assert not (world.home / "work" / "a").exists()
-    assert world.start("x", "a", flow="solo").workspace == "a", "nothing of the first keeps the workspace"
+    assert world.start("x", "a", flow="plain").workspace == "a", "nothing of the first keeps the workspace"
