@@ -6,14 +6,11 @@ import time
 
 import click
 
-from flower_client.api import FlowerClient
 from flower_client.app import App, command, option, pass_app, stated
 from flower_client.asking import answer_lines, ask_and_wait
 from flower_client.complete import ask_id, run_id
-from flower_client.errors import ConfigError
 from flower_client.exits import Exit
 from flower_client.models import Settled
-from flower_client.prompt import Choice, interpret
 from flower_client.safe_text import one_line
 
 
@@ -33,18 +30,18 @@ from flower_client.safe_text import one_line
 def answer(app: App, run_id: str, ask_id: str, text: str | None, number: int | None) -> None:
     """Answer a question with TEXT, or pick one of its options.
 
-    Where there are options, a TEXT that is a number picks one, as in `watch`, unless it is the very words of one. A
-    TEXT that starts with a dash goes behind --.
+    A TEXT is passed on word for word, also one that is a number. One that starts with a dash goes behind --.
     """
     given = stated({"text": text, "number": number})
     if len(given) != 1:
         raise click.UsageError("give either a TEXT or --option N")
     with app.client() as client:
-        choice, picked = Choice(given.get("number"), given.get("text")), None
-        if choice.text and choice.text.strip().isdecimal():
-            choice = _meant(client, run_id, ask_id, choice.text)
-            picked = choice.option
-        _told(app, client.answer(run_id, ask_id, choice.text, option=choice.option), picked)
+        settled = client.answer(run_id, ask_id, given.get("text"), option=given.get("number"))
+    _told(app, settled)
+    options = settled.ask.options
+    if text and text.strip().isdecimal() and options and text not in options:
+        words = f"{one_line(text)} was passed on as it is; --option N picks one of the {len(options)} options"
+        click.echo(f"flower-client: {words}", err=True)
 
 
 @command()
@@ -135,22 +132,6 @@ def delete(app: App, run_id: str) -> None:
     app.put({"deleted": run_id}, [f"{run_id}: deleted"])
 
 
-def _meant(client: FlowerClient, run_id: str, ask_id: str, digits: str) -> Choice:
-    """What ``digits`` mean as an answer: an option where there are any, else the number itself.
-
-    Raises ConfigError for a number that no option has.
-    """
-    ask = next((ask for ask in client.asks(run_id, state="all") if ask.id == ask_id), None)
-    if ask is None or digits in ask.options:
-        return Choice(text=digits)
-    choice = interpret(ask, digits)
-    if isinstance(choice, str):
-        raise ConfigError(choice)
-    return choice
-
-
-def _told(app: App, settled: Settled, picked: int | None = None) -> None:
-    """Say how a question is settled; ``picked`` is the option that a TEXT was taken for."""
-    by = f" with option {picked}, {one_line(settled.ask.answer)}" if picked else ""
+def _told(app: App, settled: Settled) -> None:
     again = " (it had been so already)" if settled.replayed else ""
-    app.put(settled.raw, [f"{settled.ask.id}: {settled.ask.state}{by}{again}"])
+    app.put(settled.raw, [f"{settled.ask.id}: {settled.ask.state}{again}"])

@@ -263,21 +263,19 @@ def test_looking_in_words(command: Command, run: ScriptedRun) -> None:
     assert "Work  yes  $0.50" in command("steps", "r1").stdout
 
 
-def test_a_number_as_the_text_of_an_answer_picks_an_option_and_no_other_number_is_sent(
-    command: Command, server: ScriptedServer, run: ScriptedRun
+def test_a_number_is_passed_on_as_the_words_of_an_answer_and_whoever_meant_an_option_is_told(
+    command: Command, run: ScriptedRun
 ) -> None:
     run.ask("q1", "Rye?", ["yes", "no"])
-    beyond = command("answer", "r1", "q1", "9")
-    assert (beyond.exit_code, beyond.stdout) == (Exit.USAGE, "")
-    assert "there is no option 9; give 1 to 2, or an answer in words" in beyond.stderr
-    assert not server.asked_for("answer")
-    assert command("answer", "r1", "q1", "２").stdout == "q1: answered with option 2, no\n"
-    run.ask("q2", "How many?", ["20", "2", "1"])
-    assert command("answer", "r1", "q2", "2").stdout == "q2: answered\n"  # the words of an option are what they say
+    told = command("answer", "r1", "q1", "9")
+    assert (told.exit_code, told.stdout) == (0, "q1: answered\n")
+    assert told.stderr == "flower-client: 9 was passed on as it is; --option N picks one of the 2 options\n"
+    run.ask("q2", "How many?", ["20", "2"])
     run.ask("q3", "How many?")
-    assert command("answer", "r1", "q3", "9").exit_code == 0
-    assert [ask["answer"] for ask in run.asks.values()] == ["no", "2", "9"]
-    assert command("answer", "r1", "q4", "9").exit_code == Exit.REFUSED
+    run.ask("q4", "Rye?", ["yes", "no"])
+    silent = [command("answer", "r1", *words).stderr for words in (("q2", "2"), ("q3", "9"), ("q4", "--option", "2"))]
+    assert silent == ["", "", ""]
+    assert [ask["answer"] for ask in run.asks.values()] == ["9", "2", "9", "no"]
 
 
 def test_a_question_that_was_settled_or_never_asked_comes_with_where_to_look(
