@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from flower_core.files import atomic_write
+from flower_core.files import atomic_write, open_regular
 from flower_core.texts import texts_for
-from flower_http.errors import Problem
+from flower_http.errors import Problem, unavailable
 from flower_http.files import Entry, Tree
 
 #: The most of a document that is shown, in bytes; whoever needs more of it fetches the file.
@@ -69,7 +70,10 @@ class Documents:
         self._file(run_id).unlink(missing_ok=True)
 
     def of(self, run_id: str) -> Sequence[Document]:
-        """What there is so far, in the order brief, goal, questions, handoffs from the oldest on."""
+        """What there is so far, in the order brief, goal, questions, handoffs from the oldest on.
+
+        Raises Problem 503 when the server's own book about them cannot be read.
+        """
         known = self._read(run_id)
         if "notes" in known:
             return list(_found(Tree.at(Path(known["notes"]), Path(known["root"])), known["lang"]))
@@ -83,9 +87,12 @@ class Documents:
 
     def _read(self, run_id: str) -> Mapping[str, Any]:
         try:
-            known = json.loads(self._file(run_id).read_text(encoding="utf-8"))
+            with os.fdopen(open_regular(self._file(run_id)), encoding="utf-8") as file:
+                known = json.load(file)
         except FileNotFoundError:
             return {}  # it has not begun, or has no workbench
+        except OSError as error:
+            raise unavailable(f"the documents of the run cannot be read: {error.strerror or error}") from error
         except (ValueError, RecursionError):  # damaged: the run must be able to end, and to be deleted, all the same
             _LOG.error("run %s: %s makes no sense, its documents are not known", run_id, self._file(run_id))
             return {}

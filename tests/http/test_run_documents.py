@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+import requests
 
 from flower_http.documents import MOST_BYTES, Document
 from flower_http.flow_registry import Flows
 from tests.http.run_world import FLOWS, RunWorld
+from tests.http.served_world import served
 
 NOTED = {"noted": "tests.http.noted_flow:make", "elsewhere": "tests.http.noted_flow:make_elsewhere"}
 
@@ -66,6 +68,27 @@ def test_a_run_whose_documents_are_not_known_any_more_ends_and_is_deleted(world:
     world.reaches(run.id, "succeeded")
     world.manager.delete(run.id)
     assert not known.exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "directory", "no directory above"])
+def test_a_book_that_cannot_be_read_is_said_to_be_so_and_not_waited_for(world: RunWorld, kind: str) -> None:
+    run, here = world.begun("w", flow="noted")
+    known = world.home / "data" / "documents" / f"{run.id}.json"
+    known.unlink()
+    if kind == "pipe":
+        os.mkfifo(known)
+    elif kind == "directory":
+        known.mkdir()
+    else:
+        known.parent.rmdir()
+        known.parent.touch()
+    with served(world) as server:
+        for path in ("documents", "documents/brief"):
+            reply = requests.get(f"{server.url}/runs/{run.id}/{path}", timeout=10)
+            assert (reply.status_code, reply.json()["type"]) == (503, "journal-unavailable")
+            assert "documents of the run cannot be read" in reply.json()["detail"]
+    here.go.set()
+    world.reaches(run.id, "succeeded")
 
 
 def test_what_makes_no_sense_is_no_document(world: RunWorld) -> None:
