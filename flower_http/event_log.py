@@ -17,7 +17,7 @@ from flower_http import records
 from flower_http.conversation import Conversation
 from flower_http.encode import complete, encode_event, rfc3339
 from flower_http.errors import unknown_run
-from flower_http.journal import Journal
+from flower_http.journal import Journal, JournalUnavailable
 from flower_http.pages import MAX_PAGE_BYTES, MAX_PAGE_EVENTS, Frame, Ring, find_gap
 from flower_http.projection import FINISHED, INTERRUPTED, RunView, fold_all
 
@@ -92,8 +92,7 @@ class EventLog:
         self._ring.extend(newest)
         self._pending: deque[_Pending] = deque()
         self._waiters: set[Waiter] = set()
-        self._writing = False
-        self._deleted = False
+        self._writing = self._deleted = False
         self._closed: str = "the run has ended" if record.view.final else ""
         self._broken = ""
         #: Called, on the journal's thread, with the reason why no event can follow but the end of the run.
@@ -306,15 +305,16 @@ class EventLog:
 
     def _break(self, error: BaseException) -> None:
         """The journal will never take these events. None may follow as if they had been there, but the run must end."""
+        closed = isinstance(error, JournalUnavailable)  # the run goes on once the journal is opened again
         with self._changed:
-            self._closed, self._broken = "", f"an event could not be kept: {error}"
+            self._closed, self._broken = "", "" if closed else f"an event could not be kept: {error}"
             refused, self._pending = list(self._pending), deque()
             self._writing, self._next_seq = False, self._view.last_seq + 1  # nobody has seen their numbers
             self._changed.notify_all()
-        _log.error("run %s: %s", self.run_id, self._broken)
+        _log.error("run %s: %s", self.run_id, self._broken or error)
         self._journal.release(sum(item.reserved for item in refused))
         for item in refused:
             with suppress(InvalidStateError):
                 item.future.set_exception(error)
-        if self.on_broken is not None:
+        if self.on_broken is not None and self._broken:
             self.on_broken(self._broken)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from flower_http.event_log import EventLog, LogClosed
+from flower_http.journal import JournalUnavailable
 from flower_http.log_book import LogBook
-from tests.http.event_tools import new_run, open_book, page, say
+from tests.http.event_tools import disk_refusing, new_run, open_book, page, say
 from tests.http.run_world import RunWorld
 from tests.support import eventually
 
@@ -64,6 +65,21 @@ def test_who_carries_the_run_is_told_once_and_other_runs_write_on(book: LogBook)
             future.result(10)
     eventually(lambda: told == [WHY])
     say(new_run(book, "r2"), "well")
+
+
+def test_a_journal_that_is_closed_before_it_could_write_ends_no_run(tmp_path: Path) -> None:
+    told: list[str] = []
+    with open_book(tmp_path / "journal.db") as book:
+        log = new_run(book)
+        log.on_broken = told.append
+        with disk_refusing(tmp_path / "journal.db"):
+            waiting = log.append("text", "one")
+            book.journal.close(0.0)
+            with pytest.raises(JournalUnavailable):
+                waiting.result(30)
+        with pytest.raises(JournalUnavailable):
+            log.append("text", "two")
+    assert told == []
 
 
 def test_a_run_that_lost_an_event_is_stopped_and_fails_in_clear_words(world: RunWorld) -> None:
