@@ -113,7 +113,7 @@ class StartSchema(Body):
     new = Flag()
     lang = Text(low=1, high=8, allow_none=True, validate=_one_of(LANGUAGES))
     model = Text(low=1, high=200, allow_none=True, pattern=_MODEL_NAME, what="the name of a model")
-    instructions = Text(high=LONGEST_INSTRUCTIONS, pattern="[^\\0]*", what="a text without NUL")
+    instructions = Text(high=LONGEST_INSTRUCTIONS, pattern="[^\\x00]*", what="a text without NUL")
     budget_usd = Number(low=0, above_low=True, high=100_000, allow_none=True)
     window = Whole(low=10_000, high=10_000_000, allow_none=True)
     handoff = Flag()
