@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from hypothesis import settings
+from hypothesis import seed, settings
 from schemathesis import Case, Response
 
 from tests.http.fuzz_world import CREDENTIALS, EXAMPLES, as_meant, fuzz_schema, fuzz_server
@@ -26,6 +26,9 @@ MUST_HAPPEN = {
     "POST /runs/{run_id}/inbox 202",
     "POST /runs/{run_id}/cancel 200",
 }
+#: How often at most to try other sequences for that; most often the first ones do. What a seed leads to depends on the
+#: modules that are loaded, too, so no single one does it for ever.
+ROUNDS = 8
 AT_REST = ("waiting", "succeeded", "failed", "cancelled", None)
 
 
@@ -65,9 +68,9 @@ def test_a_run_keeps_to_the_contract_whatever_is_done_to_it(tmp_path: Path) -> N
                 for run_id in self.started:
                     requests.post(f"{url}/runs/{run_id}/cancel", headers=CREDENTIALS, timeout=10)
 
-        Machine.run(
-            settings=settings(
-                max_examples=EXAMPLES * 4, stateful_step_count=STEPS, derandomize=True, database=None, deadline=None
-            )
-        )
+        enough = settings(max_examples=EXAMPLES * 4, stateful_step_count=STEPS, database=None, deadline=None)
+        for number in range(ROUNDS):
+            seed(number)(Machine).run(settings=enough)
+            if done.keys() >= MUST_HAPPEN:
+                break
     assert MUST_HAPPEN - done.keys() == set(), "the sequences lead nowhere"
