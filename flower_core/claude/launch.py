@@ -82,9 +82,21 @@ def become(command: list[str], environ: dict[str, str], parent: int) -> None:
 
 def watch(command: list[str], environ: dict[str, str], parent: int) -> int:
     """Run ``command`` and return its exit code; it gets SIGINT when ``parent`` dies, and what this process gets."""
-    child = subprocess.Popen(command, env=environ)
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def hand_on(number: int, _frame: object) -> None:
+        if child is None:
+            early.append(number)
+        else:
+            child.send_signal(number)
+
+    # Before there is a child: a signal that came in between would end this process alone.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _frame: child.send_signal(got))
+        signal.signal(number, hand_on)
+    child = subprocess.Popen(command, env=environ)
+    for number in early:
+        child.send_signal(number)
     told = False
     while True:
         try:

@@ -102,6 +102,21 @@ def test_the_watcher_hands_signals_on_and_returns_the_exit_code(tmp_path: Path, 
         assert watcher.wait(20) == 9
 
 
+def test_a_signal_that_comes_before_the_command_has_started_is_handed_on_too() -> None:
+    run = """
+import os, signal, sys
+from flower_core.claude import launch
+def tell(event, arguments):
+    if event == "subprocess.Popen":
+        os.kill(os.getpid(), signal.SIGTERM)
+sys.addaudithook(tell)
+sys.exit(launch.main(sys.argv[1:], "elsewhere"))
+"""
+    environ = {name: value for name, value in os.environ.items() if name != "FLOWER_PARENT_PID"}
+    done = subprocess.run([sys.executable, "-c", run, "/bin/sleep", "600"], env=environ, timeout=60, check=False)
+    assert done.returncode == -signal.SIGTERM % 256  # what the command came to, as anybody's exit code is handed on
+
+
 def test_the_launcher_starts_the_agent_program_from_any_directory(tmp_path: Path) -> None:
     folder = tmp_path / "a 'quoted' place"
     folder.mkdir()
