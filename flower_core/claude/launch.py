@@ -95,8 +95,8 @@ def watch(command: list[str], environ: dict[str, str], parent: int) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, hand_on)
     child = subprocess.Popen(command, env=environ)
-    for number in early:
-        child.send_signal(number)
+    for got in early:
+        child.send_signal(got)
     told = False
     while True:
         try:
