@@ -72,7 +72,7 @@ class FlowerServer:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.stop()
+        self.stop(timeout=PATIENCE_S)  # how long it may take is what other tests look at
 
     def start(self, port: int = 0, *more: str) -> None:
         """Start the process and wait for the line that says where it listens."""
