@@ -9,7 +9,6 @@ import random
 import threading
 import time
 from collections import Counter
-from concurrent.futures import Future
 from functools import partial
 
 import pytest
@@ -18,7 +17,7 @@ from flower_core.events import Event
 from flower_core.human import Ask, HumanChannel
 from flower_core.human_questions import Questions, Waiting
 from tests.core.people import Agents, Screen, together, waiting
-from tests.support import eventually
+from tests.support import eventually, in_thread
 
 
 class Desk:
@@ -36,20 +35,6 @@ class Desk:
         assert self.go_on.wait(5)
         if self.error is not None:
             raise self.error
-
-
-def in_thread(action: partial[bool]) -> Future[bool]:
-    """``action`` in a thread; its result or exception as a future."""
-    outcome: Future[bool] = Future()
-
-    def run() -> None:
-        try:
-            outcome.set_result(action())
-        except Exception as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return outcome
 
 
 def test_of_two_answers_at_once_exactly_one_wins_and_is_what_the_agent_hears() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,35 +14,22 @@ from flower_http.journal import Journal
 from flower_http.log_book import LogBook
 from flower_http.reader_pool import READERS, ReaderPool
 from tests.http.event_tools import Wire, new_run, open_book, say, serving
+from tests.support import in_thread
 
 #: A search that never comes to an end, and all of it inside SQLite.
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
-def in_thread(action: Callable[[], Any]) -> Future[Any]:
-    """``action`` on a thread of its own, and what came of it."""
-    future: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(action())
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    return future
-
-
 @contextmanager
-def searching(journal: Journal) -> Iterator[Future[Any]]:
-    """While this is open somebody reads the journal and finds no end."""
+def searching(where: Journal | ReaderPool) -> Iterator[Future[Any]]:
+    """While this is open somebody reads there and finds no end."""
     at_work = threading.Event()
 
     def search(db: sqlite3.Connection) -> Any:
         at_work.set()
         return db.execute(ENDLESS).fetchone()
 
-    found = in_thread(lambda: journal.read(search))
+    found = in_thread(lambda: where.read(search))
     assert at_work.wait(10)
     yield found
     assert not found.done()
@@ -161,15 +148,8 @@ def test_a_connection_that_cannot_be_made_takes_nobody_s_place(path: Path) -> No
 
 def test_who_waits_for_a_connection_is_told_when_the_pool_closes(path: Path) -> None:
     pool = ReaderPool(lambda: sqlite3.connect(path, check_same_thread=False), most=1)
-    at_work = threading.Event()
-
-    def search(db: sqlite3.Connection) -> Any:
-        at_work.set()
-        return db.execute(ENDLESS).fetchone()
-
-    first = in_thread(lambda: pool.read(search))
-    assert at_work.wait(10)
-    second = in_thread(lambda: pool.read(one))
+    with searching(pool) as first:
+        second = in_thread(lambda: pool.read(one))
     pool.close()
     with pytest.raises(sqlite3.OperationalError, match="interrupted"):
         first.result(10)
