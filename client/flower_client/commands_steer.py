@@ -40,8 +40,8 @@ def answer(app: App, run_id: str, ask_id: str, text: str | None, number: int | N
     _told(app, settled)
     options = settled.ask.options
     if text and text.strip().isdecimal() and options and text not in options:
-        words = f"{one_line(text)} was passed on as it is; --option N picks one of the {len(options)} options"
-        click.echo(f"flower-client: {words}", err=True)
+        words = f"{text} was passed on as it is; --option N picks one of the {len(options)} options"
+        app.tell(words, notice="text", message=words)
 
 
 @command()
