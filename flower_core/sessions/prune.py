@@ -146,10 +146,9 @@ def _relinked(kept: list[Entry], before: Sequence[Entry]) -> list[Entry]:
     def mended(entry: Entry) -> Entry:
         reply = _reply_about(entry, owners)
         broken = {key: link for key in _LINKS if (link := name_at(entry, key)) in parents and link not in there}
-        mended = {**entry, **{key: heir(link, reply) or None for key, link in broken.items()}} if broken else entry
         if _reply(entry):
             newest[_reply(entry)] = name_at(entry, "uuid")
-        return mended
+        return {**entry, **{key: heir(link, reply) or None for key, link in broken.items()}} if broken else entry
 
     return [mended(entry) for entry in kept]
 
